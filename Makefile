@@ -1,0 +1,71 @@
+# Everything a contributor runs. Needs Python 3.11 or later and make; the rest goes into .venv.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ARGS ?=
+
+# Each stamp says which extras are in: a demo needs no test tools, and tests need no LangChain.
+BASE := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow test-all check format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(BASE) ## Replay a recorded agent run: what the model would see at each call, and what it would cost
+	@$(BIN)/python -m backstory replay examples/agent_run.jsonl $(ARGS)
+
+test: $(DEV) ## Run the fast tests, and show coverage (ARGS="-k word" selects)
+	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+
+test-slow: $(DEV) ## Run the slow tests alone
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-all: $(DEV) ## Run every test, and show coverage
+	$(BIN)/python -m pytest -m "" --cov --cov-report=term $(ARGS)
+
+check: $(DEV) ## Check format, lint, types and architecture
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/architecture -q -p no:cov
+
+format: $(DEV) ## Format the code, and mend what the linter can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(BENCH) ## Run the benchmarks (see docs/measurements.md)
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean: ## Remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Backstory needs Python 3.11 or later, and none was found on the PATH." \
+		"Install one, or say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module or no ensurepip." \
+		"On Debian or Ubuntu: apt install python3-venv (or python3.X-venv for that version)." >&2; exit 1; }
+	@echo "Making $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+
+$(BASE): pyproject.toml | $(BIN)/python
+	@echo "Installing backstory …"
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): $(BASE)
+	@echo "Installing the development tools …"
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(BENCH): $(BASE)
+	@echo "Installing what the benchmarks compare with …"
+	@$(PIP) --editable '.[bench]'
+	@touch $@
