@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from backstory import errors as errors
     from backstory.messages import Message as Message
     from backstory.targets import Target as Target
+else:
 
-
-def __getattr__(name: str) -> object:
-    module = _EXPORTS.get(name)
-    if module is None:
-        raise AttributeError(f"module 'backstory' has no attribute {name!r}")
-    value = import_module(f"backstory.{name}") if module == "backstory" else getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        module = _EXPORTS.get(name)
+        if module is None:
+            raise AttributeError(f"module 'backstory' has no attribute {name!r}")
+        value = import_module(f"backstory.{name}" if module == "backstory" else module)
+        if module != "backstory":
+            value = getattr(value, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
