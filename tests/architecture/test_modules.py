@@ -6,6 +6,9 @@ Also where third-party packages may be imported, and where an exception of any k
 import ast
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.architecture.tree import Module, modules, names, ours
 
@@ -28,7 +31,7 @@ PURE = (
 # Files, sockets, processes, other threads, clocks and dice.
 # fmt: off
 IMPURE_MODULES = frozenset({
-    "asyncio", "concurrent", "ctypes", "fcntl", "ftplib", "getpass", "glob", "http", "importlib.resources",
+    "asyncio", "concurrent", "ctypes", "fcntl", "ftplib", "getpass", "glob", "http", "importlib",
     "locale", "logging", "mmap", "multiprocessing", "os", "pathlib", "platform", "queue", "random",
     "resource", "secrets", "select", "selectors", "shelve", "shutil", "signal", "smtplib", "socket",
     "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time",
@@ -159,3 +162,40 @@ def test_broad_excepts_are_named_and_few():
     assert not strays, f"catch named errors: {strays}"
     stale = set(BROAD_EXCEPTS) - {place for place, _ in found}
     assert not stale, f"no longer needed: {stale}"
+
+
+def scratch(tmp_path: Path, source: str) -> Module:
+    path = tmp_path / "scratch.py"
+    path.write_text(source, encoding="utf-8")
+    return Module(name="backstory.context.scratch", path=path, is_package=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("import os.path", 1),
+        ("from importlib import resources", 1),
+        ("from urllib.request import urlopen", 1),
+        ("from urllib.parse import quote", 0),
+        ("def f():\n    import time", 1),
+        ("x = open('x')", 1),
+        ("x = datetime.datetime.now()", 1),
+        ("x = datetime(2026, 1, 1)", 0),
+    ],
+)
+def test_impurity_is_seen(tmp_path: Path, source: str, count: int):
+    assert len(list(impurities(scratch(tmp_path, source), frozenset()))) == count
+
+
+@pytest.mark.parametrize(
+    ("source", "places"),
+    [
+        ("try:\n    pass\nexcept:\n    pass", [""]),
+        ("def f():\n    try:\n        pass\n    except (OSError, Exception):\n        pass", ["f"]),
+        ("async def f():\n    with contextlib.suppress(BaseException):\n        pass", ["f"]),
+        ("try:\n    pass\nexcept (OSError, ValueError):\n    raise Exception", []),
+    ],
+)
+def test_broad_excepts_are_seen(tmp_path: Path, source: str, places: list[str]):
+    found = [place for place, _ in broad_excepts(scratch(tmp_path, source))]
+    assert found == [f"backstory.context.scratch:{place}" for place in places]
