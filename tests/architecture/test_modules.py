@@ -31,7 +31,7 @@ PURE = (
 # Files, sockets, processes, other threads, clocks and dice.
 # fmt: off
 IMPURE_MODULES = frozenset({
-    "asyncio", "concurrent", "ctypes", "fcntl", "ftplib", "getpass", "glob", "http", "importlib",
+    "asyncio", "concurrent", "ctypes", "fcntl", "ftplib", "getpass", "glob", "http", "importlib.resources",
     "locale", "logging", "mmap", "multiprocessing", "os", "pathlib", "platform", "queue", "random",
     "resource", "secrets", "select", "selectors", "shelve", "shutil", "signal", "smtplib", "socket",
     "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time",

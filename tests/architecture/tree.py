@@ -16,7 +16,10 @@ PACKAGE = "backstory"
 
 @dataclass(frozen=True, kw_only=True)
 class Import:
-    """One imported module, by its absolute name; `inner` where the statement stands inside a function."""
+    """One import; `inner` where the statement stands inside a function.
+
+    `target` is absolute: one of our modules, or whatever somebody else's statement names, module or not.
+    """
 
     target: str
     line: int
@@ -57,7 +60,8 @@ class Module:
                 base = self._absolute(node)
                 for alias in node.names:
                     whole = f"{base}.{alias.name}"
-                    yield Import(target=whole if whole in known else base, line=node.lineno, inner=inner)
+                    target = base if ours(base) and whole not in known else whole
+                    yield Import(target=target, line=node.lineno, inner=inner)
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
