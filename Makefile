@@ -48,9 +48,11 @@ clean: ## Remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "Backstory needs Python 3.11 or later, and none was found on the PATH." \
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Backstory needs Python 3.11 or later; on the PATH there is none$(if $(PYTHON), ($(PYTHON) is not))." \
 		"Install one, or say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module or no ensurepip." \
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make environments: its venv or ensurepip module is missing." \
 		"On Debian or Ubuntu: apt install python3-venv (or python3.X-venv for that version)." >&2; exit 1; }
 	@echo "Making $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
