@@ -33,12 +33,8 @@ nobody's error but data to be repaired, and so raises nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backstory.context.ledger import Ledger
+from collections.abc import Sequence
+from typing import Any
 
 
 class BackstoryError(Exception):
@@ -70,12 +66,12 @@ class NothingToSend(BackstoryError):
 
 
 class BudgetExceeded(BackstoryError):
-    """The request cannot fit its budget; `ledger` says what asked for how much.
+    """The request cannot fit its budget; `ledger` (a `backstory.Ledger`) says what asked for how much.
 
     `needed` and `budget` are tokens of input.
     """
 
-    def __init__(self, what: str, *, ledger: Ledger, needed: int, budget: int) -> None:
+    def __init__(self, what: str, *, ledger: Any, needed: int, budget: int) -> None:
         super().__init__(what)
         self.ledger = ledger
         self.needed = needed
