@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from backstory.messages import Part, Synthetic, Text
 
 NOT_STARTED_TEXT = "[This call was interrupted before it started; it had no effect.]"
-OUTCOME_UNKNOWN_TEXT = "[This call was interrupted; its outcome is unknown: it may or may not have taken effect.]"
+OUTCOME_UNKNOWN_TEXT = (
+    "[This call was interrupted; its outcome is unknown: it may or may not have taken effect.]"
+)
+
+NO_ANSWER_TEXT = "[no answer]"
+"""An assistant's words where a strict target asks for some and there are none."""
 
 SYNTHETIC_TEXTS: dict[Synthetic, str] = {
     "not_started": NOT_STARTED_TEXT,
