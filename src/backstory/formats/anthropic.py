@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from backstory.errors import InvalidMessage
+from backstory.formats._openai_media import placeholder
 from backstory.formats.anthropic_blocks import NAME, read_blocks
 from backstory.formats.arguments import arguments_object
 from backstory.formats.base import Item, Loss, Written, expect_object, unknown_fields, verbatim
@@ -278,18 +279,21 @@ class _Writer:
         self, part: Media, kind: Literal["image", "file"], block: Item, known: frozenset[str]
     ) -> list[Item]:
         if self.role == "assistant":
-            return self.lose(kind, f"an assistant message of Anthropic's holds no {kind}")
+            self.lose(kind, f"an assistant message of Anthropic's holds no {kind}")
+            return [{"type": "text", "text": placeholder(part)}]
         taken = self.target.tool_content == "media" if self.role == "tool" else kind in self.target.media
         if block["source"] is None or not taken:
-            return self.lose(kind, f"the target cannot take this {kind} ({describe(part)})")
+            self.lose(kind, f"the target cannot take this {kind} ({describe(part)})")
+            return [{"type": "text", "text": placeholder(part)}]
         return [{**block, **unknown_fields(part.native, NAME, known)}]
 
     def _audio(self, part: Audio) -> list[Item]:
-        instead = "; its transcript stands for it" if part.transcript else ""
-        self.lose("audio", f"Anthropic takes no audio{instead}")
-        return [{"type": "text", "text": part.transcript}] if part.transcript else []
+        self.lose("audio", f"Anthropic takes no audio ({describe(part)})")
+        return [{"type": "text", "text": placeholder(part)}]
 
     def _opaque(self, part: Opaque) -> list[Item]:
+        if _is_own(part) and part.native is not None and accepts(self.target, part.origin):
+            return [{**part.native.value}]
         return self.lose("opaque", f"an item of type {part.kind!r} is for its own provider only")
 
 
