@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
-from backstory.formats._chat_parts import NAME, own
+from backstory.formats._chat_parts import NAME
 from backstory.formats._openai_media import inner_fields
-from backstory.formats.base import Item, unknown_fields
+from backstory.formats.base import Item, unknown_fields, verbatim
 from backstory.messages import Message, Reasoning, ToolCall
 from backstory.targets import Target
 
@@ -37,9 +37,9 @@ def write_call(call: ToolCall, target: Target, lose: Lose) -> Item:
     """One entry of `tool_calls`."""
     custom = call.kind == "custom"
     if not custom or target.custom_calls:
-        value = own(call)
+        value = verbatim(call.native, NAME)
         if value is not None:
-            return value
+            return cast("Item", value)
     native = call.native if call.native is not None and call.native.format == NAME else None
     if custom and target.custom_calls:
         inner = {"name": call.name, "input": call.arguments, **inner_fields(native, NAME, "custom", _CUSTOM)}

@@ -8,7 +8,7 @@ stays verbatim. It refuses to know which of these a role or a server may have.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from backstory.errors import InvalidMessage
 from backstory.formats._openai_media import (
@@ -19,7 +19,7 @@ from backstory.formats._openai_media import (
     optional,
     split_url,
 )
-from backstory.formats.base import Item, unknown_fields, verbatim
+from backstory.formats.base import Item, unknown_fields
 from backstory.messages import Audio, File, Image, Media, Native, Opaque, Origin, Part, Refusal, Text
 
 NAME = "openai_chat"
@@ -91,11 +91,6 @@ def _file_data(value: Any) -> dict[str, str]:
     if type(value) is not str:
         return {}
     return split_url(value) if value.startswith("data:") else {"data": value}
-
-
-def own(part: Part) -> Item | None:
-    """The part's own dict, where it is of this format and intact."""
-    return cast("Item | None", verbatim(part.native, NAME))
 
 
 def text_part(part: Text | Refusal, text: str) -> Item:
