@@ -277,29 +277,38 @@ class _Writer:
         said: list[str] = []
         media: list[Item] = []
         for inner in part.content:
-            if isinstance(inner, Text | Refusal) or (isinstance(inner, File) and inner.text is not None):
-                said.append(inner.text)
-            else:
-                for found in (
-                    self._media(inner, nested=True) if isinstance(inner, Media) else self.part(inner)
-                ):
-                    if "text" in found:
-                        said.append(found["text"])
-                    else:
-                        media.append(found)
+            text = inner.text if isinstance(inner, Text | Refusal | File) else None
+            if text is not None:
+                said.append(text)
+                continue
+            for found in self._media(inner, nested=True) if isinstance(inner, Media) else self.part(inner):
+                if "text" in found:
+                    said.append(found["text"])
+                else:
+                    media.append(found)
         body["response"] = {"error" if part.is_error else "output": "\n".join(said)} if said else {}
         if media:
             body["parts"] = media
 
     def _name_of(self, result: ToolResult) -> str:
-        """The name of the call that a result answers: of the nearest such call in the same turn."""
-        for position in range(self.index - 1, -1, -1):
+        """The name of the call that a result answers: of the nearest such call in the same turn.
+
+        Of several calls with one id (or with none) each result answers the next.
+        """
+        before = 0
+        position = self.index
+        while position >= 0:
             message = self.messages[position]
-            if message.role == "user" and not message.joined:
+            named = [call.name for call in message.calls if call.id == result.call_id]
+            if named:
+                return named[min(before, len(named) - 1)]
+            if message.role == "user" and not message.joined and position != self.index:
                 break
-            for call in message.calls:
-                if call.id == result.call_id:
-                    return call.name
+            for other in message.results:
+                if other is result:
+                    break
+                before += other.call_id == result.call_id
+            position -= 1
         self.lose("name", f"no call {result.call_id!r} tells the name of the function that answered")
         return "unknown"
 
