@@ -549,6 +549,17 @@ def test_media_from_elsewhere() -> None:
         assert written.losses == []
 
 
+def test_changed_media_keep_what_we_do_not_know() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": PNG, "x": 1}
+    (message,) = read_all(
+        [{"role": "user", "content": [{"type": "image", "source": source, "transformations": {}}]}]
+    )
+    changed = message.evolve(parts=(m.evolve(message.parts[0], data="UklG"),))
+    assert write(changed).items[0]["content"] == [
+        {"type": "image", "source": {**source, "data": "UklG"}, "transformations": {}}
+    ]
+
+
 @pytest.mark.parametrize(
     ("part", "kind"),
     [

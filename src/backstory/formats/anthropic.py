@@ -46,6 +46,7 @@ _REDACTED = frozenset({"type", "data"})
 _TOOL_USE = frozenset({"type", "id", "name", "input"})
 _TOOL_RESULT = frozenset({"type", "tool_use_id", "content", "is_error"})
 _IMAGE = frozenset({"type", "source"})
+_SOURCE = frozenset({"type", "media_type", "data", "url", "file_id", "content"})
 _DOCUMENT = frozenset({"type", "source", "title"})
 
 
@@ -285,6 +286,9 @@ class _Writer:
         if block["source"] is None or not taken:
             self.lose(kind, f"the target cannot take this {kind} ({describe(part)})")
             return [{"type": "text", "text": placeholder(part)}]
+        if _is_own(part) and part.native is not None:
+            old = part.native.value["source"]
+            block["source"] |= {key: value for key, value in old.items() if key not in _SOURCE}
         return [{**block, **unknown_fields(part.native, NAME, known)}]
 
     def _audio(self, part: Audio) -> list[Item]:

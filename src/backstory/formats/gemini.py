@@ -60,6 +60,7 @@ _CALL_BODY = frozenset({"id", "name", "args"})
 _RESPONSE_PART = SIGNATURES | RESPONSE
 _RESPONSE_BODY = frozenset({"id", "name", "response", "parts"})
 _MEDIA_PART = SIGNATURES | DATA
+_MEDIA_BODY = frozenset({"mimeType", "mime_type", "data", "fileUri", "file_uri"})
 _READ: dict[Any, Role] = {"user": "user", "model": "assistant", "function": "user", None: "user"}
 _WRITE: dict[Role, str] = {
     "user": "user",
@@ -337,7 +338,10 @@ class _Writer:
         if fields is None or not taken:
             self.lose(kind, f"the target cannot take this {kind} ({describe(part)})")
             return [{"text": placeholder(part)}]
-        if isinstance(part, File) and part.name is not None:
+        old = self._old(part, "inlineData", "inline_data") or self._old(part, "fileData", "file_data")
+        (body,) = fields.values()
+        body |= {key: value for key, value in old.items() if key not in _MEDIA_BODY}
+        if isinstance(part, File) and part.name is not None and not old:
             self.lose("name", f"Gemini has no field for the name of a file ({part.name!r})")
         return self._built(part, fields, _MEDIA_PART)
 
