@@ -34,7 +34,15 @@ _ANTHROPIC_BLOCKS = frozenset(
 _CHAT_PARTS = frozenset({"image_url", "input_audio", "file", "video_url", "audio_url"})
 # The content types of https://developers.openai.com/api/reference/resources/responses.
 _RESPONSES_PARTS = frozenset(
-    {"input_text", "input_image", "input_file", "output_text", "summary_text", "reasoning_text", "computer_screenshot"}
+    {
+        "input_text",
+        "input_image",
+        "input_file",
+        "output_text",
+        "summary_text",
+        "reasoning_text",
+        "computer_screenshot",
+    }
 )
 _CHAT_FIELDS = frozenset(
     {
@@ -92,7 +100,12 @@ def _of_block(block: Mapping[str, Any]) -> Format | None:
     kind = block.get("type")
     if type(kind) is not str:
         return None
-    if kind in _ANTHROPIC_BLOCKS or kind.endswith("_tool_result") or "source" in block or "citations" in block:
+    if (
+        kind in _ANTHROPIC_BLOCKS
+        or kind.endswith("_tool_result")
+        or "source" in block
+        or "citations" in block
+    ):
         return "anthropic"
     if kind in _CHAT_PARTS:
         return "openai_chat"
@@ -134,7 +147,9 @@ def unwrap(value: Any) -> Unwrapped:
     if "input" in value:
         given = value["input"]
         items = (
-            [{"type": "message", "role": "user", "content": given}] if type(given) is str else _list(given, "input")
+            [{"type": "message", "role": "user", "content": given}]
+            if type(given) is str
+            else _list(given, "input")
         )
         return Unwrapped(items, value.get("instructions"), "openai_responses", tools)
     if "contents" in value:
