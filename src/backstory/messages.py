@@ -264,7 +264,10 @@ def to_json(message: Message) -> dict[str, Any]:
     paths: dict[int, list[str | int]] = {}
     if message.native is not None:
         _index(message.native.value, [], paths)
-    return _dump(message, paths)
+    dumped: dict[str, Any] = _dump(message, paths)
+    if message.native is not None:
+        dumped["native"] = _dump(message.native, {})
+    return dumped
 
 
 def from_json(value: Mapping[str, Any]) -> Message:
@@ -285,8 +288,7 @@ def from_json(value: Mapping[str, Any]) -> Message:
 def _index(value: Any, path: list[str | int], paths: dict[int, list[str | int]]) -> None:
     """Note where each object inside a verbatim item lies; parts are at most a few levels down."""
     if isinstance(value, Mapping):
-        if path:
-            paths[id(value)] = path
+        paths[id(value)] = path  # the whole item itself where a part is all of it, as in Responses
         inner: Any = value.items()
     elif isinstance(value, list):
         inner = enumerate(value)

@@ -50,7 +50,7 @@ def write_call(call: ToolCall, target: Target, lose: Lose) -> Item:
     if call.kind != "function":
         if custom:
             arguments = json.dumps({"input": arguments}, ensure_ascii=False, separators=(",", ":"))
-        lose(call.kind, f"the {call.kind} call of {call.name!r} was written as a function call")
+        lose("call", f"the {call.kind} call of {call.name!r} was written as a function call")
     inner = {"name": call.name, "arguments": arguments, **inner_fields(native, NAME, "function", _FUNCTION)}
     return {"id": call.id, "type": "function", "function": inner, **_extra(call, target, lose)}
 

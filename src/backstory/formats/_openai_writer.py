@@ -118,7 +118,7 @@ class OpenAIWriter(ABC):
 
     def cannot(self, part: Part, index: int) -> None:
         if isinstance(part, Opaque):
-            self.lose(index, part.kind, f"{part.kind} has no form in {self.name}")
+            self.lose(index, "opaque", f"{part.kind} has no form in {self.name}")
         else:
             kind = type(part).__name__.lower()
             self.lose(index, kind, f"{kind} cannot stand in a message of this role")

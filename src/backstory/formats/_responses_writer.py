@@ -170,7 +170,7 @@ class ResponsesWriter(OpenAIWriter):
         if part.kind.startswith(("input_", "output_")):
             return False
         if value is None or not self._accepts(part):
-            self.lose(index, part.kind, f"{part.kind} is accepted only by who made it")
+            self.lose(index, "opaque", f"{part.kind} is accepted only by who made it")
         else:
             self.put(dict(self._bare(value)) if self._orphaned else value, index)
         return True
@@ -257,7 +257,7 @@ class ResponsesWriter(OpenAIWriter):
             if custom:
                 arguments = compact({"input": arguments}, index)
                 given = {}  # ctc_… is no id of a function call
-            self.lose(index, kind, f"the {kind} call of {part.name!r} was written as a function call")
+            self.lose(index, "call", f"the {kind} call of {part.name!r} was written as a function call")
         item = {
             "type": "function_call",
             **given,
