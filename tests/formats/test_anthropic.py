@@ -599,3 +599,35 @@ def test_what_has_no_field_is_reported() -> None:
         (1, "signature"),
         (2, "detail"),
     ]
+
+
+def test_an_opaque_block_that_was_touched_is_still_its_own_providers() -> None:
+    block = {"type": "from_the_future", "x": [1]}
+    (message,) = read_all([{"role": "assistant", "content": [block]}])
+    touched = message.evolve(parts=(m.evolve(message.parts[0], kind="other"),))
+    assert anthropic.write([touched], TARGET).items == [{"role": "assistant", "content": [block]}]
+
+
+def test_files_of_its_own_keep_their_id_when_changed() -> None:
+    content = [
+        {"type": "image", "source": {"type": "file", "file_id": "f1"}},
+        {"type": "document", "source": {"type": "file", "file_id": "f2"}, "title": "a"},
+    ]
+    (message,) = read_all([{"role": "user", "content": content}])
+    image, document = message.parts
+    changed = message.evolve(parts=(m.evolve(image, detail="auto"), m.evolve(document, name="b")))
+    assert write(changed).items[0]["content"] == [content[0], {**content[1], "title": "b"}]
+
+
+def test_two_halves_of_different_items_do_not_pass_for_a_whole_one() -> None:
+    items = [{"role": "user", "content": [result("t1"), text(word)]} for word in ("a", "b")]
+    first, _, _, other = read_all(items)
+    assert write(first, other).items == [{"role": "user", "content": [result("t1"), text("b")]}]
+
+
+def test_text_data_that_is_no_text_is_reported() -> None:
+    written = write(
+        m.Message(role="user", parts=(m.File(data="gIE=", media_type="text/plain", name="a.txt"),))
+    )
+    assert [loss.kind for loss in written.losses] == ["file"]
+    assert write(m.Message(role="user", parts=(m.Image(url="data:,x"),))).losses[0].kind == "image"

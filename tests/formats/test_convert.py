@@ -2,12 +2,13 @@
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from anthropic.types import MessageParam, ToolParam
 from google.genai import types
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 from openai.types.responses import FunctionToolParam, ResponseInputItemParam
@@ -21,13 +22,13 @@ from backstory.formats.convert import convert
 from backstory.formats.request import read_all, request_body, tools_for
 from backstory.targets import FORMATS, Target
 
-VALID = {
+VALID: dict[str, Callable[[Any], Any]] = {
     "openai_chat": TypeAdapter(ChatCompletionMessageParam).validate_python,
     "openai_responses": TypeAdapter(ResponseInputItemParam).validate_python,
     "anthropic": TypeAdapter(MessageParam).validate_python,
     "gemini": types.Content.model_validate,
 }
-VALID_TOOL = {
+VALID_TOOL: dict[str, Callable[[Any], Any]] = {
     "openai_chat": TypeAdapter(ChatCompletionToolParam).validate_python,
     "openai_responses": TypeAdapter(FunctionToolParam).validate_python,
     "anthropic": TypeAdapter(ToolParam).validate_python,
@@ -85,6 +86,7 @@ PAIRS = [(source, target) for source in FORMATS for target in FORMATS]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
+@settings(max_examples=40)
 @given(messages=conversations())
 def test_what_was_said_survives(source: str, target: str, messages: list[m.Message]) -> None:
     given_ = wire_format(source).write(messages, Target.of(source))
@@ -271,7 +273,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 FUNCTION = {"name": "stock", "description": "What is there.", "parameters": SCHEMA}
-DECLARED = {
+DECLARED: dict[str, dict[str, Any]] = {
     "openai_chat": {"type": "function", "function": FUNCTION},
     "openai_responses": {"type": "function", **FUNCTION, "strict": False},
     "anthropic": {"name": "stock", "description": "What is there.", "input_schema": SCHEMA},
@@ -295,7 +297,7 @@ def test_tools_are_declared_as_the_target_has_it(source: str, target: str) -> No
 
 
 def test_declarations_of_gemini_share_one_tool_and_others_stay() -> None:
-    other = {"googleSearch": {}}
+    other: dict[str, Any] = {"googleSearch": {}}
     own = {"functionDeclarations": [{"name": "mine"}]}
     found = tools_for(Target.of("gemini"), [DECLARED["openai_chat"], other, own, DECLARED["anthropic"]])
     assert found[1] is other
