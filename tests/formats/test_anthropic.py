@@ -353,7 +353,7 @@ def test_a_system_message_inside_the_list_is_kept_in_its_place() -> None:
 # --- writing what is new or comes from elsewhere ------------------------------------------------
 
 
-def test_all_results_of_a_step_and_the_words_after_them_share_one_message() -> None:
+def test_all_results_of_a_step_share_one_message_and_the_words_after_them_have_their_own() -> None:
     written = write(
         m.user("u"),
         m.assistant("hm", m.ToolCall(id="1", name="f", arguments='{"a": 1}'), m.ToolCall(id="2", name="g")),
@@ -364,9 +364,10 @@ def test_all_results_of_a_step_and_the_words_after_them_share_one_message() -> N
     assert written.items == [
         {"role": "user", "content": "u"},
         {"role": "assistant", "content": [text("hm"), use("1", a=1), use("2", "g")]},
-        {"role": "user", "content": [result("1", "one", is_error=True), result("2", "two"), text("next")]},
+        {"role": "user", "content": [result("1", "one", is_error=True), result("2", "two")]},
+        {"role": "user", "content": "next"},
     ]
-    assert written.starts == [0, 1, 2]
+    assert written.starts == [0, 1, 2, 4]
     assert written.losses == []
 
 
@@ -384,10 +385,10 @@ def test_items_of_one_answer_share_one_message() -> None:
     assert written.starts == [0, 1, 4]
 
 
-def test_new_neighbours_of_one_role_are_merged_and_read_ones_stay_apart() -> None:
+def test_neighbours_of_the_users_stay_apart() -> None:
     items = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
     written = write(*read_all(items), m.user("c"), m.user("d"))
-    assert written.items == [*items, {"role": "user", "content": [text("c"), text("d")]}]
+    assert written.items == [*items, {"role": "user", "content": "c"}, {"role": "user", "content": "d"}]
     assert written.items[0] is items[0]
 
 

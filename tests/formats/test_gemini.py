@@ -332,9 +332,10 @@ def test_all_responses_of_a_step_share_one_content_and_get_their_calls_names() -
             {"functionCall": {"id": "1", "name": "f", "args": {"a": 1}}},
             {"functionCall": {"id": "2", "name": "g", "args": {}}},
         ),
-        user(answer("g", {"error": "two"}, id="2"), answer("f", {"output": "one"}, id="1"), {"text": "next"}),
+        user(answer("g", {"error": "two"}, id="2"), answer("f", {"output": "one"}, id="1")),
+        user({"text": "next"}),
     ]
-    assert written.starts == [0, 1, 2]
+    assert written.starts == [0, 1, 2, 4]
     assert written.losses == []
 
 

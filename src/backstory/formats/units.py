@@ -1,7 +1,7 @@
 """Which neighbouring messages become one wire item: for the formats that hold results and words in one user item.
 
-Anthropic and Gemini know two roles only, so several messages may share one item: the results of one step, a
-result and the user's words after it, or the items of another API that made up one answer. It knows nothing of
+Anthropic and Gemini know two roles only, so several messages may share one item: the results of one step, or the
+items of another API that made up one answer. It knows nothing of
 blocks: the format renders those. It pairs, moves and renames nothing: that is `backstory.legality`'s business.
 """
 
@@ -68,8 +68,9 @@ def gather(
     """The messages from `begin` on as units, in order.
 
     An item that was read whole and not changed stays alone, whatever stands beside it, with two exceptions: the
-    results of one step share an item, and a `joined` message goes to the one before it. Of new messages,
-    neighbours of one role share an item. `field` is the item's field that holds its blocks, `known` the fields
+    results of one step share an item, and a `joined` message goes to the one before it. New messages of the
+    assistant's share an item with a new one before them. The user's do not: the first may have been sent already, and
+    must come again byte for byte; both APIs join such neighbours themselves. `field` is the item's field that holds its blocks, `known` the fields
     that our types know.
     """
     units: list[Unit] = []
@@ -94,7 +95,8 @@ def gather(
         blocks = render(position, message)
         if blocks:
             near = last is not None and last.role == role
-            if last and near and (last.native is None or message.joined or (results and last.results)):
+            new = last is not None and last.native is None and message.role == "assistant"
+            if last and near and (new or message.joined or (results and last.results)):
                 if last.native is not None:
                     last.native = None
                     _add(last, messages, last.start, last.stop, render, known, target.format)
