@@ -25,6 +25,21 @@ _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
 
 
+# https://api-docs.deepseek.com/guides/thinking_mode: `reasoning_content`; https://docs.vllm.ai/en/latest/features/
+# reasoning_outputs.html: `reasoning`; https://openrouter.ai/docs/use-cases/reasoning-tokens: `reasoning_details`.
+def reasoning_text(item: Mapping[str, Any]) -> str | None:
+    """The readable reasoning in the fields that servers have for it; `None` where there is none of these."""
+    for field in ("reasoning_content", "reasoning"):
+        text = item.get(field)
+        if type(text) is str:
+            return text
+    details = item.get("reasoning_details")
+    if not isinstance(details, list) or not details:
+        return None
+    held = [detail.get("text") or detail.get("summary") for detail in details if isinstance(detail, Mapping)]
+    return "\n".join(text for text in held if type(text) is str)
+
+
 def legacy_call(message: Message) -> Mapping[str, Any] | None:
     """The `function_call` of the message's own item: the form before `tool_calls`."""
     if message.native is None or message.native.format != NAME:
@@ -57,7 +72,10 @@ def write_call(call: ToolCall, target: Target, lose: Lose) -> Item:
 
 def _extra(call: ToolCall, target: Target, lose: Lose) -> Item:
     """The unknown fields of a call, and its thought signature where the target has a field for it."""
-    extra = unknown_fields(call.native, NAME, _CALL)
+    legacy = (
+        call.native is not None and "function" not in call.native.value
+    )  # a `function_call` that got an id
+    extra = unknown_fields(call.native, NAME, _CALL | _FUNCTION if legacy else _CALL)
     content = extra.get("extra_content")
     if isinstance(content, Mapping):
         if call.signature is None:  # taken away: the rest stays
@@ -104,7 +122,7 @@ def reasoning_fields(message: Message, target: Target, expired: bool, lose: Lose
         return {}
     if any(part.encrypted or part.signature for part in parts):
         lose("signature", "signed or encrypted reasoning goes back to who made it only")
-    if len(parts) == 1 and own_fields and text == _given(own_fields):
+    if len(parts) == 1 and own_fields and text == reasoning_text(own_fields):
         return own_fields
     field = (
         "reasoning"
@@ -112,11 +130,3 @@ def reasoning_fields(message: Message, target: Target, expired: bool, lose: Lose
         else "reasoning_content"
     )
     return {field: text} if text or own_fields else {}
-
-
-def _given(fields: Mapping[str, Any]) -> str | None:
-    """The text that the reader took from these fields; with `reasoning_details` alone, they stand as they are."""
-    for field in ("reasoning_content", "reasoning"):
-        if type(fields.get(field)) is str:
-            return str(fields[field])
-    return None

@@ -156,7 +156,8 @@ class ChatWriter(OpenAIWriter):
         elif len(item) > 2 and not REASONING_FIELDS.issuperset(item.keys() - {"role", "content"}):
             item["content"] = empty_content(first, NAME, None)  # calls, a refusal or audio speak for it
         elif any(message.parts for message in group):  # nothing of what it said is left but, maybe, reasoning
-            if not self.target.alternates and len(item) == 2:
+            last = index + len(group) == len(self.messages)
+            if len(item) == 2 and (last or not self.target.alternates):
                 return
             item["content"] = "" if len(item) > 2 else NO_ANSWER_TEXT
         else:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backstory.errors import InvalidMessage
+from backstory.formats._chat_calls import reasoning_text
 from backstory.formats._chat_parts import NAME, read_content
 from backstory.formats._chat_writer import ChatWriter
 from backstory.formats._openai_media import compact, optional, string
@@ -94,8 +95,9 @@ def _assistant(item: Mapping[str, Any], index: int, origin: Origin) -> Message:
     else:
         parts = read_content(content, index, origin)
     intact = True
-    if len(item) > 2:  # more than a role and a content
-        before = _reasoning(item, origin)
+    if len(item) > 2 or "content" not in item:  # more than a role and a content
+        thought = reasoning_text(item)
+        before = () if thought is None else (Reasoning(text=thought, origin=origin),)
         after: list[Part] = []
         refusal = item.get("refusal")
         if type(refusal) is str:
@@ -125,24 +127,6 @@ def _assistant(item: Mapping[str, Any], index: int, origin: Origin) -> Message:
     )
 
 
-# https://api-docs.deepseek.com/guides/thinking_mode: `reasoning_content`; https://docs.vllm.ai/en/latest/features/
-# reasoning_outputs.html: `reasoning`; https://openrouter.ai/docs/use-cases/reasoning-tokens: `reasoning_details`.
-def _reasoning(item: Mapping[str, Any], origin: Origin) -> tuple[Part, ...]:
-    for field in ("reasoning_content", "reasoning"):
-        text = item.get(field)
-        if type(text) is str:
-            return (Reasoning(text=text, origin=origin),)
-    details = item.get("reasoning_details")
-    if isinstance(details, list) and details:
-        found = [
-            detail.get("text") or detail.get("summary") or ""
-            for detail in details
-            if isinstance(detail, Mapping)
-        ]
-        return (Reasoning(text="\n".join(t for t in found if type(t) is str and t), origin=origin),)
-    return ()
-
-
 # https://developers.openai.com/api/docs/guides/audio: an answer's `audio` goes back by its `id` alone.
 def _audio(audio: Mapping[str, Any]) -> Audio:
     return Audio(
@@ -158,6 +142,7 @@ def _call(call: Any, index: int) -> ToolCall:
         raise InvalidMessage(f"a tool call must be an object, not {type(call).__name__}", index=index)
     kind = call.get("type")
     call_id, altered = _id(call.get("id"), index)
+    signature = thought_signature(call.get("extra_content"))
     if kind == "custom":
         inner = call.get("custom")
         if not isinstance(inner, Mapping):
@@ -167,6 +152,7 @@ def _call(call: Any, index: int) -> ToolCall:
             name=string(inner.get("name")),
             arguments=string(inner.get("input")),
             kind="custom",
+            signature=signature,
             native=Native(format=NAME, value=call, intact=not altered),
         )
     if kind is None or kind == "function":
@@ -177,7 +163,7 @@ def _call(call: Any, index: int) -> ToolCall:
             raise InvalidMessage(
                 f"function of a tool call must be an object, not {type(inner).__name__}", index=index
             )
-        return _function_call(inner, call, call_id, index, altered=altered)
+        return _function_call(inner, call, call_id, index, signature=signature, altered=altered)
     kind = kind if type(kind) is str else "tool_call"
     inner = call.get(kind)
     return ToolCall(
@@ -185,12 +171,19 @@ def _call(call: Any, index: int) -> ToolCall:
         name=string(inner.get("name") if isinstance(inner, Mapping) else call.get("name")),
         arguments=compact(inner, index) if isinstance(inner, Mapping) else "{}",
         kind=kind,
+        signature=signature,
         native=Native(format=NAME, value=call, intact=not altered),
     )
 
 
 def _function_call(
-    function: Mapping[str, Any], call: Mapping[str, Any], call_id: str, index: int, *, altered: bool = False
+    function: Mapping[str, Any],
+    call: Mapping[str, Any],
+    call_id: str,
+    index: int,
+    *,
+    signature: str | None = None,
+    altered: bool = False,
 ) -> ToolCall:
     arguments = function.get("arguments")
     if type(arguments) is not str:
@@ -201,12 +194,11 @@ def _function_call(
             )
         arguments = "" if arguments is None else compact(arguments, index)
         altered = True
-    extra = call.get("extra_content")
     return ToolCall(
         id=call_id,
         name=string(function.get("name")),
         arguments=arguments,
-        signature=None if extra is None else thought_signature(extra),
+        signature=signature,
         native=Native(format=NAME, value=call, intact=not altered),
     )
 

@@ -105,10 +105,8 @@ def _message(item: Mapping[str, Any], native: Native, index: int, origin: Origin
 
 
 def _is_servers(item: Mapping[str, Any], kind: str) -> bool:
-    """https://developers.openai.com/api/docs/guides/tools-tool-search: the server answers its own searches itself."""
-    return kind in ("tool_search_call", "tool_search_output") and (
-        item.get("execution") == "server" or not item.get("call_id")
-    )
+    """https://developers.openai.com/api/docs/guides/tools-tool-search: the server's own has no `call_id`."""
+    return kind in ("tool_search_call", "tool_search_output") and not item.get("call_id")
 
 
 def call_id_of(item: Mapping[str, Any], index: int) -> str:
