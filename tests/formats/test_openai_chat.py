@@ -199,8 +199,9 @@ def test_a_message_that_says_it_was_changed_is_built_again_the_same(items: list[
         if plain.get("tool_calls"):
             assert new["tool_calls"] == plain["tool_calls"]
         content = item.get("content")
-        media = isinstance(content, list) and any(each["type"] not in ("text", "refusal") for each in content)
-        if content and (item["role"] == "user" or not media):
+        kinds = {each["type"] for each in content} if isinstance(content, list) else set()
+        fitting = {"user": kinds - {"refusal"}, "assistant": kinds & {"text", "refusal"}}
+        if content and kinds == fitting.get(item["role"], kinds & {"text"}):
             assert new["content"] == content
     assert items == before
 

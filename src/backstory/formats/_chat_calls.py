@@ -40,12 +40,12 @@ def reasoning_text(item: Mapping[str, Any]) -> str | None:
     return "\n".join(text for text in held if type(text) is str)
 
 
-def legacy_call(message: Message) -> Mapping[str, Any] | None:
-    """The `function_call` of the message's own item: the form before `tool_calls`."""
-    if message.native is None or message.native.format != NAME:
-        return None
-    found = message.native.value.get("function_call")
-    return found if isinstance(found, Mapping) else None
+def is_legacy(call: ToolCall, message: Message) -> bool:
+    """Whether a call stands in its message's `function_call`, the form before `tool_calls`, which has no id."""
+    native = message.native
+    if call.id or native is None or native.format != NAME or native.value.get("function_call") is None:
+        return False
+    return call.native is None or _CALL.isdisjoint(call.native.value)
 
 
 def write_call(call: ToolCall, target: Target, lose: Lose) -> Item:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from backstory.formats._chat_calls import REASONING_FIELDS, legacy_call, reasoning_fields, write_call
+from backstory.formats._chat_calls import REASONING_FIELDS, is_legacy, reasoning_fields, write_call
 from backstory.formats._chat_parts import NAME, media_part, refusal_part, text_part
 from backstory.formats._openai_media import media_kind, placeholder
 from backstory.formats._openai_writer import ABSENT, LEFT_OUT_TEXT, Content, OpenAIWriter, empty_content
@@ -128,12 +128,11 @@ class ChatWriter(OpenAIWriter):
         for at, message in enumerate(group, index):
             lose = self._loser(at)
             content.gap = "\n\n"
-            legacy = legacy_call(message)
             for part in message.parts:
                 if isinstance(part, Text):
                     self.add_text(content, part, "assistant")
                 elif isinstance(part, ToolCall):
-                    if legacy is not None and not part.id:
+                    if is_legacy(part, message):
                         item["function_call"] = self.own(part) or {
                             "name": part.name,
                             "arguments": part.arguments,
