@@ -107,8 +107,7 @@ class NewRecord:
         """The writer's part of the line, encoded once: from the turn to the end of the data."""
         body: bytes | None = self._cache.get("body")
         if body is None:
-            turn = f',"turn":{self.turn}' if self.turn else ""
-            body = f'{turn},"kind":"{self.kind}","data":'.encode() + encode_json(self.data)
+            body = _body(self.turn, self.kind, self.data)
             self._cache["body"] = body
         return body
 
@@ -202,33 +201,46 @@ def stamp(
     `first` makes a single record stand for the span `first` … `seq`.
     """
     size = len(records)
-    encoded_batch = encode_json(batch) if batch is not None else b""
-    span = b',"first":%d' % first if first is not None and first != seq else b""
+    encoded_batch = b',"batch":' + encode_json(batch) if batch is not None else b""
     stamped: list[Record] = []
     for index, record in enumerate(records):
         place = seq + index
-        parts = [b'{"seq":%d%b,"at":"%b"' % (place, span, at.encode())]
-        if size > 1:
-            parts.append(b',"part":[%d,%d]' % (index + 1, size))
-        if encoded_batch:
-            parts.append(b',"batch":' + encoded_batch)
-        parts.append(record.body)
-        checked = b"".join(parts)
+        part = (index + 1, size)
+        begin = place if first is None else first
         made = Record(
             seq=place,
             at=at,
             turn=record.turn,
             kind=record.kind,
-            first=place if first is None else first,
+            first=begin,
             batch=batch,
-            part=(index + 1, size),
-            line=b'%b,"crc":"%08x"}' % (checked, crc32(checked)),
+            part=part,
+            line=_line(place, begin, at, part, encoded_batch, record.body),
         )
         made._cache["data"] = record.data
         if "message" in record._cache:
             made._cache["message"] = record._cache["message"]
         stamped.append(made)
     return stamped
+
+
+def _line(seq: int, first: int, at: str, part: tuple[int, int], batch: bytes, body: bytes) -> bytes:
+    span = b',"first":%d' % first if first != seq else b""
+    place = b',"part":[%d,%d]' % part if part[1] > 1 else b""
+    checked = b'{"seq":%d%b,"at":"%b"%b%b%b' % (seq, span, at.encode(), place, batch, body)
+    return b'%b,"crc":"%08x"}' % (checked, crc32(checked))
+
+
+def restored(record: Record) -> Record:
+    """The same record with a sound line: for one that is not `intact`."""
+    batch = b',"batch":' + encode_json(record.batch) if record.batch is not None else b""
+    body = _body(record.turn, record.kind, record.data)
+    return from_line(_line(record.seq, record.first, record.at, record.part, batch, body))
+
+
+def _body(turn: int, kind: str, data: Mapping[str, Any]) -> bytes:
+    placed = f',"turn":{turn}' if turn else ""
+    return f'{placed},"kind":"{kind}","data":'.encode() + encode_json(data)
 
 
 def to_line(record: Record) -> bytes:

@@ -24,6 +24,7 @@ _EXPORTS: dict[str, str] = {
     **dict.fromkeys(_VALUES, "values"),
     **dict.fromkeys(("Durability", "Store"), "base"),
     **dict.fromkeys(("Clock", "ManualClock", "SystemClock"), "clock"),
+    "FilesStore": "files",
     "InMemoryStore": "in_memory",
 }
 
@@ -35,6 +36,7 @@ __all__ = [
     "Draft",
     "Durability",
     "Entry",
+    "FilesStore",
     "Head",
     "InMemoryStore",
     "Lease",
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from backstory.stores.clock import Clock as Clock
     from backstory.stores.clock import ManualClock as ManualClock
     from backstory.stores.clock import SystemClock as SystemClock
+    from backstory.stores.files import FilesStore as FilesStore
     from backstory.stores.in_memory import InMemoryStore as InMemoryStore
     from backstory.stores.values import DEFAULT_SCOPE as DEFAULT_SCOPE
     from backstory.stores.values import Appended as Appended

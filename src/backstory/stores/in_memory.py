@@ -60,6 +60,7 @@ class InMemoryStore:
         self._sessions: dict[SessionId, _Session] = {}
         self._blobs: dict[tuple[str, str], bytes] = {}
         self._positions = itertools.count(1)
+        self._generations = itertools.count(1)
         self._activity = itertools.count(1)
         self._last_fence = 0
         self._closed = False
@@ -107,6 +108,7 @@ class InMemoryStore:
         stamped = stamp(records, seq=state.head().seq + 1, at=timestamp(now), batch=batch)
         state.records += stamped
         if stamped:
+            state.generation = state.generation or next(self._generations)
             state.active = (now, next(self._activity))
         if lease is not None:
             self._hold(state, lease)
@@ -170,8 +172,9 @@ class InMemoryStore:
         state, now = self._peek(session), self.clock.now()
         rules.check_fence(session, state.lease, fence, now=now)
         rules.check_head(session, expected, state.head().seq)
-        state.records = rules.replaced(state.records, replacements, at=timestamp(now))
-        state.generation += 1
+        head = state.head().seq
+        state.records = list(rules.replaced(state.records, replacements, head=head, at=timestamp(now)))
+        state.generation = next(self._generations)
         if purge:
             state.draft = None
         return state.head()

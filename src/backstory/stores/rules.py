@@ -7,8 +7,7 @@ in, in seconds since 1970.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -116,28 +115,34 @@ def check_repeat(batch: str, found: Sequence[Record], records: Sequence[NewRecor
 # --- rewrites -------------------------------------------------------------------------------
 
 
-def replaced(records: Sequence[Record], replacements: Sequence[Replacement], *, at: str) -> list[Record]:
-    """The log after a rewrite. Raises `InvalidInput` for spans that overlap or cut through older ones."""
-    ends = [record.seq for record in records]
-    result: list[Record] = []
-    done = 0
-    for span in sorted(replacements, key=lambda span: span.first):
-        start = bisect_left(ends, span.first)
-        stop = bisect_left(ends, span.last)
-        if not 1 <= span.first <= span.last:
-            raise InvalidInput(
-                f"a span goes from its first to its last place, not {span.first} … {span.last}"
-            )
-        if stop == len(ends):
-            raise InvalidInput(f"the span {span.first} … {span.last} goes beyond the end of the log")
-        if start < done:
+def replaced(
+    records: Iterable[Record], replacements: Sequence[Replacement], *, head: int, at: str
+) -> Iterator[Record]:
+    """The log after a rewrite, record by record.
+
+    Raises `InvalidInput` for spans that are empty, overlap, go beyond `head`, or cut through older ones.
+    """
+    spans = sorted(replacements, key=lambda span: span.first)
+    ends = [0, *(span.last for span in spans)]
+    for span, end in zip(spans, ends, strict=False):
+        if not 1 <= span.first <= span.last <= head:
+            raise InvalidInput(f"a span lies within 1 … {head}, not {span.first} … {span.last}")
+        if span.first <= end:
             raise InvalidInput(f"the span {span.first} … {span.last} overlaps another")
-        if records[start].first < span.first or ends[stop] != span.last:
+    return _replaced(records, spans, at=at)
+
+
+def _replaced(records: Iterable[Record], spans: list[Replacement], *, at: str) -> Iterator[Record]:
+    waiting = iter(spans)
+    span = next(waiting, None)
+    for record in records:
+        if span is None or record.seq < span.first:
+            yield record
+        elif record.first < span.first or record.seq > span.last:
             raise InvalidInput(f"the span {span.first} … {span.last} cuts through an older replacement")
-        result += records[done:start]
-        result += stamp([span.record], seq=span.last, at=at, first=span.first)
-        done = stop + 1
-    return result + list(records[done:])
+        elif record.seq == span.last:
+            yield from stamp([span.record], seq=span.last, at=at, first=span.first)
+            span = next(waiting, None)
 
 
 # --- the inbox ------------------------------------------------------------------------------

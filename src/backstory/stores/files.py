@@ -1,0 +1,394 @@
+"""The store in a workspace folder: logs that a person can open, grep and put under git.
+
+::
+
+    sessions/telegram=12345.jsonl          one log a session; other scopes below sessions/@scope/
+    blobs/ab/abcd….bin                     large bytes, by scope and SHA-256
+    quarantine/telegram=12345/             torn tails, and copies from before a repair
+    .backstory/{leases,inbox,drafts}/      what is only of use while somebody talks
+
+This module is the asynchronous face: it brings each call to its thread, waits for locks that others hold, and turns the
+system's errors into ours. What happens on disk is in `session_files` and below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from backstory.errors import ConfigurationError, StoreUnavailable
+from backstory.records import NewRecord, Record, encode_json
+from backstory.stores import rules
+from backstory.stores.asides import BlobFiles
+from backstory.stores.base import Durability
+from backstory.stores.clock import Clock, SystemClock, timestamp
+from backstory.stores.disk import Disk
+from backstory.stores.listing import list_scopes, list_sessions
+from backstory.stores.locks import LockBusy, StaleLock
+from backstory.stores.names import scope_folder
+from backstory.stores.session_files import STATE, SessionFiles, log_path
+from backstory.stores.values import (
+    Appended,
+    Damage,
+    Draft,
+    Entry,
+    Head,
+    Lease,
+    LeaseRequest,
+    NewEntry,
+    Posted,
+    Replacement,
+    Report,
+    SessionId,
+    SessionPage,
+)
+from backstory.stores.workers import Workers
+
+T = TypeVar("T")
+logger = logging.getLogger("backstory.stores")
+
+_THREADS = 4
+_OPEN_SESSIONS = 64
+"""Whose files stay open, for each thread."""
+_POLL = 0.05
+"""Seconds between two looks at what only another process can have changed."""
+
+
+class FilesStore:
+    """See `backstory.stores.base.Store`.
+
+    `root` is the workspace folder; it is made with the first write. `durability` ``"process"`` leaves out every
+    sync. `clock` is the time of leases: processes that share a workspace share it too (one machine's, as a rule).
+    `on_damage` hears, on a thread of the store's, of whatever reading finds damaged or cuts off; it is logged in
+    any case. `patience` is how many seconds a lock may be held by others before a call gives up; after a third of
+    them without a sign of life from its holder, whose lease has run out, the lock is taken from it.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        durability: Durability = "power",
+        clock: Clock | None = None,
+        on_damage: Callable[[SessionId, Damage], None] | None = None,
+        patience: float = 10.0,
+        disk: Disk | None = None,
+    ) -> None:
+        if durability not in ("power", "process"):
+            raise ConfigurationError(f"durability is 'power' or 'process', not {durability!r}")
+        self.root = os.path.abspath(os.fspath(root))
+        self.clock: Clock = clock or SystemClock()
+        self._disk = disk or Disk(durable=durability == "power")
+        self._on_damage = on_damage
+        self._patience = patience
+        self._workers = Workers(_THREADS, "backstory-files")
+        self._open: list[OrderedDict[SessionId, SessionFiles]] = [OrderedDict() for _ in range(_THREADS)]
+        self._waiting: dict[SessionId, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+        self._told: set[tuple[SessionId, Damage]] = set()
+
+    # --- the log
+
+    async def append(
+        self,
+        session: SessionId,
+        records: Sequence[NewRecord],
+        *,
+        expected: int | None = None,
+        fence: int | None = None,
+        batch: str | None = None,
+        acquire: LeaseRequest | None = None,
+        release: bool = False,
+    ) -> Appended:
+        rules.check_request(records, fence=fence, acquire=acquire, release=release)
+        done = await self._run(
+            session, SessionFiles.append, records, expected, fence, batch, acquire, release
+        )
+        if release:
+            self._wake(session)
+        return done
+
+    async def read(
+        self,
+        session: SessionId,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[Record]:
+        return await self._run(session, SessionFiles.read, after, before, limit, newest_first)
+
+    async def head(self, session: SessionId) -> Head:
+        files = self._open[self._workers.slot(session)].get(session)
+        known = files.journal.known if files is not None else None
+        if known is not None:  # one look at the file's size: cheaper than the way to another thread
+            try:
+                stat = self._disk.stat(log_path(self.root, session))
+            except OSError:
+                pass  # the long way says what is wrong
+            else:
+                if known[0] == (stat.st_ino, stat.st_size, stat.st_mtime_ns):
+                    return known[1]
+        return await self._run(session, SessionFiles.look)
+
+    async def sessions(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
+        return await self._call(scope, list_sessions, self._disk, self.root, scope, limit, cursor)
+
+    async def scopes(self) -> list[str]:
+        return await self._call("", list_scopes, self._disk, self.root)
+
+    async def rewrite(
+        self,
+        session: SessionId,
+        replacements: Sequence[Replacement],
+        *,
+        expected: int,
+        fence: int | None = None,
+        purge: bool = False,
+    ) -> Head:
+        return await self._run(session, SessionFiles.rewrite, replacements, expected, fence, purge)
+
+    async def delete(self, session: SessionId, *, fence: int | None = None) -> bool:
+        gone = await self._run(session, SessionFiles.delete, fence)
+        self._wake(session)
+        return gone
+
+    async def verify(self, session: SessionId) -> Report:
+        return await self._run(session, SessionFiles.verify)
+
+    async def repair(self, session: SessionId, *, fence: int | None = None) -> Report:
+        return await self._run(session, SessionFiles.repair, fence)
+
+    # --- leases
+
+    async def acquire(self, session: SessionId, request: LeaseRequest) -> Lease:
+        return await self._run(session, SessionFiles.acquire, request)
+
+    async def renew(self, lease: Lease, ttl: float) -> Lease:
+        return await self._run(lease.session, SessionFiles.renew, lease, ttl)
+
+    async def release(self, lease: Lease) -> None:
+        await self._run(lease.session, SessionFiles.release, lease)
+        self._wake(lease.session)
+
+    async def lease(self, session: SessionId) -> Lease | None:
+        return await self._run(session, SessionFiles.holder)
+
+    # --- the inbox
+
+    async def post(self, session: SessionId, entry: NewEntry) -> Posted:
+        encode_json(entry.data)
+
+        def call(files: SessionFiles) -> Posted:
+            while True:
+                try:
+                    return files.mailbox.post(entry, at=timestamp(self.clock.now()))
+                except StaleLock:
+                    continue  # broken while this process stood still; posting knows an id that is there
+
+        posted = await self._run(session, call, breaks=lambda files: files.mailbox.break_lock())
+        self._wake(session)
+        return posted
+
+    async def inbox(self, session: SessionId) -> list[Entry]:
+        return await self._run(session, lambda files: files.mailbox.entries())
+
+    async def take(self, session: SessionId, ids: Collection[str], *, fence: int | None = None) -> None:
+        await self._run(session, SessionFiles.take, frozenset(ids), fence)
+
+    async def wait(
+        self, session: SessionId, *, free: bool = False, mail_after: int | None = None, within: float
+    ) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within
+        waiter = (loop, asyncio.Event())
+        self._waiting.setdefault(session, set()).add(waiter)
+        try:
+            while True:
+                waiter[1].clear()
+                if free and await self.lease(session) is None:
+                    return True
+                if mail_after is not None and any(
+                    entry.position > mail_after for entry in await self.inbox(session)
+                ):
+                    return True
+                left = deadline - loop.time()
+                if left <= 0:
+                    return False
+                await _within(min(left, _POLL), waiter[1])
+        finally:
+            waiters = self._waiting[session]
+            waiters.discard(waiter)
+            if not waiters:
+                del self._waiting[session]
+
+    def _wake(self, session: SessionId) -> None:
+        for loop, event in tuple(self._waiting.get(session, ())):
+            with suppress(RuntimeError):  # that event loop is closed
+                loop.call_soon_threadsafe(event.set)
+
+    # --- drafts and blobs
+
+    async def put_draft(
+        self, session: SessionId, data: Mapping[str, Any] | None, *, after: int, fence: int
+    ) -> None:
+        if data is not None:
+            encode_json(data)
+        await self._run(session, SessionFiles.put_draft, data, after, fence)
+
+    async def draft(self, session: SessionId) -> Draft | None:
+        return await self._run(session, SessionFiles.draft)
+
+    def _blobs(self, scope: str) -> BlobFiles:
+        folder = os.path.join(self.root, "blobs", scope_folder(scope))
+        return BlobFiles(self._disk, folder, os.path.join(self.root, STATE, "incoming"))
+
+    async def put_blob(self, scope: str, data: bytes) -> str:
+        return await self._call(scope, self._blobs(scope).put, bytes(data))
+
+    async def get_blob(self, scope: str, handle: str) -> bytes:
+        rules.blob_digest(handle)
+        return await self._call(scope, self._blobs(scope).get, handle)
+
+    async def delete_blob(self, scope: str, handle: str) -> bool:
+        rules.blob_digest(handle)
+        return await self._call(scope, self._blobs(scope).delete, handle)
+
+    async def close(self) -> None:
+        await self._workers.close(self._close_slot)
+
+    # --- the way to the disk
+
+    async def _run(
+        self,
+        session: SessionId,
+        call: Callable[..., T],
+        *args: Any,
+        breaks: Callable[[SessionFiles], None] = SessionFiles.break_lock,
+    ) -> T:
+        """`call(files, *args)` on the session's thread; waits where another process holds the lock."""
+        slot = self._workers.slot(session)
+        try:
+            return await self._workers.run(slot, self._with_files, slot, session, call, args)
+        except OSError as error:
+            raise _explained(error, f"session {str(session)!r}") from error
+        except LockBusy:
+            pass
+        try:
+            return await self._patiently(slot, session, call, args, breaks)
+        except OSError as error:
+            raise _explained(error, f"session {str(session)!r}") from error
+
+    async def _patiently(
+        self,
+        slot: int,
+        session: SessionId,
+        call: Callable[..., T],
+        args: tuple[Any, ...],
+        breaks: Callable[[SessionFiles], None],
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        pulse, since, delay = None, loop.time(), 0.0005
+        while True:
+            await asyncio.sleep(delay)
+            delay = min(delay * 1.5, 0.02)
+            try:
+                return await self._workers.run(slot, self._with_files, slot, session, call, args)
+            except LockBusy as busy:
+                now = loop.time()
+                if now > deadline:
+                    raise StoreUnavailable(
+                        f"another process holds the lock of session {str(session)!r} ({busy}) for more than "
+                        f"{self._patience:g} s, and its lease has not run out"
+                    ) from busy
+            seen = await self._workers.run(slot, self._with_files, slot, session, SessionFiles.pulse, ())
+            if seen != pulse:
+                pulse, since = seen, now
+            elif now - since > self._patience / 3:
+                since = now
+                try:
+                    await self._workers.run(slot, self._with_files, slot, session, breaks, ())
+                except LockBusy:
+                    continue
+                logger.warning(
+                    "the lock of session %r was taken from a process that stands still", str(session)
+                )
+
+    def _with_files(self, slot: int, session: SessionId, call: Callable[..., T], args: tuple[Any, ...]) -> T:
+        held = self._open[slot]
+        files = held.get(session)
+        if files is None:
+            files = held[session] = SessionFiles(
+                self.root,
+                session,
+                disk=self._disk,
+                clock=self.clock,
+                report=lambda damage: self._report(session, damage),
+            )
+            if len(held) > _OPEN_SESSIONS:
+                held.popitem(last=False)[1].close()
+        else:
+            held.move_to_end(session)
+        return call(files, *args)
+
+    async def _call(self, key: str, call: Callable[..., T], *args: Any) -> T:
+        """A call that is not about one session."""
+        try:
+            return await self._workers.run(self._workers.slot(key), call, *args)
+        except OSError as error:
+            raise _explained(error, "the workspace") from error
+
+    def _close_slot(self, slot: int) -> None:
+        for files in self._open[slot].values():
+            files.close()
+        self._open[slot].clear()
+
+    def _report(self, session: SessionId, damage: Damage) -> None:
+        """Tell of each damage once."""
+        if (session, damage) in self._told:
+            return
+        if len(self._told) >= 10_000:
+            self._told.clear()
+        self._told.add((session, damage))
+        logger.warning(
+            "session %r: %s at byte %d (%d bytes): %s%s",
+            str(session),
+            damage.kind,
+            damage.offset,
+            damage.length,
+            damage.detail,
+            f"; kept in {damage.kept}" if damage.kept else "",
+        )
+        if self._on_damage is not None:
+            self._on_damage(session, damage)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+_CAUSES = {
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EMFILE: "too many open files",
+    errno.ENOENT: "the file or its folder is gone",
+    errno.EIO: "the disk reports an error",
+}
+
+
+def _explained(error: OSError, what: str) -> StoreUnavailable:
+    cause = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
+    where = f" ({error.filename})" if error.filename else ""
+    return StoreUnavailable(f"{what} cannot be read or written: {cause}{where}")

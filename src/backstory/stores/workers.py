@@ -1,0 +1,92 @@
+"""A few threads for calls that block, so that an event loop never waits for a disk.
+
+Calls under one key run in their order, on one thread: what belongs to a key needs no lock. Nothing here knows what the
+calls do. It is a plain queue a thread, since an executor's futures cost more than the append they carry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from backstory.errors import StoreUnavailable
+
+T = TypeVar("T")
+_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
+
+
+class Workers:
+    """`count` threads, started when first needed. They are daemons: a process may end without closing."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._queues: list[SimpleQueue[_Job | None]] = [SimpleQueue() for _ in range(count)]
+        self._threads: list[threading.Thread | None] = [None] * count
+        self._name = name
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def slot(self, key: object) -> int:
+        """Which thread serves a key."""
+        return hash(key) % len(self._queues)
+
+    async def run(self, slot: int, call: Callable[..., T], *args: Any) -> T:
+        """The call's result, or what it raised. A cancelled caller leaves the call to finish by itself."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if self._closed:
+            raise StoreUnavailable("the store was closed")
+        if self._threads[slot] is None:
+            self._start(slot)
+        self._queues[slot].put((loop, future, call, args))
+        return await future
+
+    def _start(self, slot: int) -> None:
+        with self._lock:
+            if self._threads[slot] is None and not self._closed:
+                thread = threading.Thread(
+                    target=_serve, args=(self._queues[slot],), name=f"{self._name}-{slot}", daemon=True
+                )
+                self._threads[slot] = thread
+                thread.start()
+
+    async def close(self, last: Callable[[int], None]) -> None:
+        """Take nothing more. Each thread that ever ran ends what is queued, calls `last` with its slot, and stops."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            slots = [slot for slot, thread in enumerate(self._threads) if thread is not None]
+        loop = asyncio.get_running_loop()
+        ends: list[asyncio.Future[Any]] = [loop.create_future() for _ in slots]
+        for slot, end in zip(slots, ends, strict=True):
+            self._queues[slot].put((loop, end, last, (slot,)))
+            self._queues[slot].put(None)
+        if ends:
+            await asyncio.wait(ends)
+
+
+def _serve(queue: SimpleQueue[_Job | None]) -> None:
+    while (job := queue.get()) is not None:
+        loop, future, call, args = job
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = call(*args)
+        except BaseException as raised:  # handed to the caller, whatever it is
+            error = raised
+        with suppress(RuntimeError):  # the caller's event loop is gone, and nobody waits for the answer
+            loop.call_soon_threadsafe(_settle, future, result, error)
+        del job, future, call, args, result, error
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
