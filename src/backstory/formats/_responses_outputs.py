@@ -43,7 +43,7 @@ def output_item(result: ToolResult, content: Content, target: Target, given_id: 
     elif kind == "computer_call_output":
         item["output"] = _screenshot(result)
     elif kind == "tool_search_output":
-        item |= {"execution": "client", "tools": [], "status": "completed"}
+        item |= {"execution": "client", "tools": []}
     elif kind == "mcp_approval_response":
         item = {"type": kind, **given_id, "approval_request_id": result.call_id}
         item |= {"approve": False} if was else {"approve": False, "reason": texts(result.content)}

@@ -136,7 +136,8 @@ def unwrap(value: Any) -> Unwrapped:
         raise InvalidInput(f"must be a list of messages or a request body, not {type(value).__name__}")
     for field in ("body", "params"):  # a line of OpenAI's, or of Anthropic's, batch file
         if isinstance(value.get(field), Mapping):
-            return unwrap(value[field])
+            value = value[field]
+            break
     tools = value.get("tools")
     if "messages" in value:
         items = _list(value["messages"], "messages")
