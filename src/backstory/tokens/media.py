@@ -163,9 +163,9 @@ def _seconds(data: str | None, media_type: str) -> float:
     return length / next(rate for pattern, rate in _BYTES_A_SECOND if pattern.search(media_type))
 
 
-#: A page of a PDF: its text and its picture. Anthropic,
-#: https://platform.claude.com/docs/en/build-with-claude/pdf-support: 1,500 to 3,000 for the text, and the page as a picture. Gemini, its page on media resolution: 560 at most. OpenAI,
-#: https://platform.openai.com/docs/guides/pdf-files: text and picture, no figure given; 1,000 and 765 are assumed.
+#: A page of a PDF is read as text and as a picture. Anthropic says 1,500 to 3,000 for the text, and the picture
+#: (https://platform.claude.com/docs/en/build-with-claude/pdf-support); Gemini 560 at most (its page on media
+#: resolution); OpenAI gives no figure (https://platform.openai.com/docs/guides/pdf-files): 1,000 and 765 are assumed.
 _PAGE: Final = {"openai": 1_765, "anthropic": 3_750, "gemini": 560}
 #: Bytes of a PDF's page, where the pages cannot be counted; text alone, without pictures, takes about so much.
 _PAGE_BYTES: Final = 30_000
