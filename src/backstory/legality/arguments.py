@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import ast
 import json
-import math
+import re
+import warnings
+from collections.abc import Mapping
 from typing import Any
+
+from backstory.legality.values import DEEPEST, is_strict
 
 UNREADABLE = "_unreadable_arguments"
 """The field that holds arguments which no reading made into an object."""
 
+_LONGEST = 1_000_000
+"""Characters that are worth a slow reading."""
 
-def mend(arguments: str) -> str:
+
+def mended(arguments: str) -> str:
     """Arguments as the text of a JSON object. An object comes back as it is."""
     text = arguments.strip()
     if not text:
@@ -46,36 +53,39 @@ def _unfenced(text: str) -> Any:
 
 def _python(text: str) -> Any:
     """A Python literal: single quotes, True, None, trailing commas."""
-    if len(text) > 1_000_000:
+    if len(text) > _LONGEST:
         raise ValueError
-    value = ast.literal_eval(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of odd escapes in what a model wrote
+        value = ast.literal_eval(text)
     json.dumps(value)
     return value
 
 
 def _closed(text: str) -> Any:
     """JSON that was cut off: closes what is open, after dropping a tail that can stand for nothing."""
-    if not text.startswith("{"):
+    if not text.startswith("{") or len(text) > _LONGEST:
         raise ValueError
     ends = _openings(text)
     if ends is None:
         raise ValueError
-    stack, in_string, last_good = ends
+    stack, in_string, (cut, owed) = ends
     tail = '"' if in_string else ""
     if in_string and text.endswith("\\") and not text.endswith("\\\\"):
         text = text[:-1]
     try:
         return _lenient(text.rstrip().rstrip(",") + tail + stack)
     except ValueError:
-        cut, stack = last_good
-        return _lenient(text[:cut].rstrip().rstrip(",") + stack)
+        if not cut:  # there is nothing before the tail
+            raise
+        return _lenient(text[:cut] + owed)
 
 
 def _openings(text: str) -> tuple[str, bool, tuple[int, str]] | None:
     """The closers that are owed at the end, whether a string is open, and the last place that could be closed."""
     closers: list[str] = []
     in_string = escaped = False
-    good = (1, "}")
+    good = (0, "")
     for index, char in enumerate(text):
         if in_string:
             if escaped:
@@ -112,31 +122,45 @@ def _text(value: dict[str, Any]) -> str:
 def clean(value: Any, depth: int = 0) -> Any:
     """A JSON value without what JSON cannot hold.
 
-    NaN and infinities become null, a lone surrogate the replacement character U+FFFD, keys text, and what nests
-    deeper than 200 levels its text: readers commonly refuse at 500 to 1,000.
+    NaN and infinities become null, a lone surrogate the replacement character U+FFFD, keys and foreign values
+    text; what nests deeper than `values.DEEPEST` is left out.
     """
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, str):
         return clean_text(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if depth >= _DEEPEST:
+    if isinstance(value, (int, float)):
+        return value if is_strict(value) else None
+    if not isinstance(value, (Mapping, list, tuple)):
+        return clean_text(str(value))
+    if depth >= DEEPEST - 1:
         return "…"
-    if isinstance(value, dict):
-        return {clean_text(str(key)): clean(inner, depth + 1) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [clean(inner, depth + 1) for inner in value]
-    return clean_text(str(value))
-
-
-_DEEPEST = 200
+    # Loops, since a comprehension would cost a second frame a level.
+    if isinstance(value, Mapping):
+        found: dict[str, Any] = {}
+        for key, inner in value.items():
+            found[clean_text(str(key))] = clean(inner, depth + 1)
+        return found
+    items: list[Any] = []
+    for inner in value:
+        items.append(clean(inner, depth + 1))  # noqa: PERF401
+    return items
 
 
 def clean_text(text: str) -> str:
-    """Text that UTF-8 can hold: a lone surrogate becomes U+FFFD."""
+    """Text that UTF-8 can hold: a lone surrogate becomes U+FFFD, and a pair of them the character they mean."""
+    if text.isascii():
+        return text
     try:
-        text.encode("utf-8")
+        text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def clean_id(text: str) -> str:
+    """The same for an id, distinct ones distinctly: a lone surrogate becomes its number."""
+    return _SURROGATE.sub(lambda found: f"u{ord(found[0]):x}", text)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")

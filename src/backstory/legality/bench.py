@@ -5,11 +5,12 @@ Every mend (`mend_parts`, `mend_steps`, `mend_order`) is a function of one `Benc
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from backstory.messages import Message
+from backstory.messages import Message, ToolCall
 from backstory.targets import Target
 
 
@@ -36,19 +37,27 @@ class CallPlace(NamedTuple):
     part: int
 
 
-@dataclass(slots=True)
 class Bench:
     """`seals` are positions across which neighbours are never merged: the list was sent as far as there.
     `sent` are calls whose synthetic result the model has seen. `not_started` are ids of calls known never to
     have been started.
     """
 
-    entries: list[Entry]
-    target: Target
-    seals: Collection[int] = ()
-    sent: Collection[CallPlace] = ()
-    not_started: Collection[str] = ()
-    repairs: list[Repair] = field(default_factory=list)
+    def __init__(
+        self,
+        entries: list[Entry],
+        target: Target,
+        *,
+        seals: Collection[int] = (),
+        sent: Collection[CallPlace] = (),
+        not_started: Collection[str] = (),
+    ) -> None:
+        self.entries = entries
+        self.target = target
+        self.not_started = frozenset(not_started)
+        self.repairs: list[Repair] = []
+        self._seals = sorted(seals)
+        self._sent = _numbered(entries, sent) if sent else frozenset()
 
     @property
     def messages(self) -> list[Message]:
@@ -60,7 +69,33 @@ class Bench:
     def replace(self, number: int, message: Message) -> None:
         self.entries[number] = Entry(self.entries[number].position, message)
 
+    def sealed(self, before: int, after: int) -> bool:
+        """Whether the list was sent as far as between two positions."""
+        found = bisect.bisect_right(self._seals, before)
+        return found < len(self._seals) and self._seals[found] <= after
+
+    def was_sent(self, position: int, number: int) -> bool:
+        """Whether the model has seen a synthetic result for the call of this number among a position's calls."""
+        return (position, number) in self._sent
+
 
 def entries_of(messages: Sequence[Message], positions: Iterable[int] | None) -> list[Entry]:
     places = range(len(messages)) if positions is None else positions
     return [Entry(position, message) for position, message in zip(places, messages, strict=True)]
+
+
+def _numbered(entries: Sequence[Entry], places: Collection[CallPlace]) -> frozenset[tuple[int, int]]:
+    """Calls by their number among the calls of their position: other parts may be dropped before they count."""
+    wanted = set(places)
+    found: set[tuple[int, int]] = set()
+    at, parts, calls = -2, 0, 0
+    for position, message in entries:
+        if position != at:
+            at, parts, calls = position, 0, 0
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if (position, parts) in wanted:
+                    found.add((position, calls))
+                calls += 1
+            parts += 1
+    return frozenset(found)

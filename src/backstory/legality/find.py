@@ -9,98 +9,80 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from backstory.legality.steps import Pairing, Place, head_length, pair
+from backstory.legality.shapes import misshapen, misshapen_part, out_of_place
+from backstory.legality.steps import Pairing, Place, continues, head_length, pair
 from backstory.legality.values import (
-    count_markers,
     good_id,
     good_name,
     has_blank_text,
     is_empty,
     is_object,
-    is_strict,
-    strings_of,
+    is_strict_message,
+    markers,
     takes_kind,
     takes_reasoning,
 )
-from backstory.messages import Message, Reasoning, ToolCall
+from backstory.messages import Message, Opaque, Reasoning, Text, ToolResult
 from backstory.targets import Target
 
 
 class View:
-    """A list of messages as the rules see it: the pairing is computed once, and only when asked for."""
+    """A list of messages as the rules see it: what several of them need is computed once, when first asked for."""
 
     def __init__(self, messages: Sequence[Message], target: Target) -> None:
         self.messages = messages
         self.target = target
         self.head = head_length(messages)
+        self.roles = [message.role for message in messages]
 
     @functools.cached_property
     def pairing(self) -> Pairing:
         return pair(self.messages)
 
-    def calls(self) -> Iterator[tuple[int, ToolCall]]:
-        for index, message in enumerate(self.messages):
-            if message.role == "assistant":
-                for part in message.parts:
-                    if isinstance(part, ToolCall):
-                        yield index, part
-
 
 Breach = tuple[int, str]
 
 
+# --- one message ---------------------------------------------------------------------------
+
+
 def not_strict(view: View) -> Iterator[Breach]:
     for index, message in enumerate(view.messages):
-        if (
-            message.native is not None
-            and message.native.intact
-            and message.native.format == view.target.format
-        ):
-            good = is_strict(message.native.value)
-        else:
-            good = all(is_strict(strings_of(part)) for part in message.parts)
-        if not good or not is_strict(message.name):
+        if not is_strict_message(message, view.target):
             yield (
                 index,
                 "holds a lone surrogate, NaN or infinity, or nests too deep: it cannot be sent as JSON",
             )
 
 
-def unknown_developer(view: View) -> Iterator[Breach]:
+def shape(view: View) -> Iterator[Breach]:
+    target = view.target
     for index, message in enumerate(view.messages):
-        if message.role == "developer":
+        what = misshapen(message, target)
+        if what is None and any(misshapen_part(part, target) for part in message.parts):
+            what = "a call or a result that lacks a field, or has one of the wrong type"
+        if what is not None:
+            yield index, what
+
+
+def misplaced_parts(view: View) -> Iterator[Breach]:
+    for index, message in enumerate(view.messages):
+        for number in out_of_place(message, view.target):
+            kind = type(message.parts[number]).__name__.lower()
+            yield index, f"a part ({kind}) that cannot stand in a message of the role {message.role}"
+
+
+def unknown_developer(view: View) -> Iterator[Breach]:
+    for index, role in enumerate(view.roles):
+        if role == "developer":
             yield index, "the role 'developer' is not known to this target"
 
 
-def late_system(view: View) -> Iterator[Breach]:
-    for index in range(view.head, len(view.messages)):
-        if view.messages[index].role in ("system", "developer"):
-            yield index, "a system message stands after the head"
-
-
-def two_systems(view: View) -> Iterator[Breach]:
-    for index in range(1, view.head):
-        yield index, "more than one system message at the head"
-
-
-def empty(view: View) -> Iterator[Breach]:
-    for index in empty_messages(view.messages, view.target):
-        yield index, f"{view.messages[index].role} message without content"
-
-
-def empty_messages(messages: Sequence[Message], target: Target) -> list[int]:
-    """Messages of which nothing would reach the target; of a response in several items, only if all are such."""
-    found: list[int] = []
-    start = 0
-    while start < len(messages):
-        stop = start + 1
-        while stop < len(messages) and messages[stop].role == "assistant" and messages[stop].joined:
-            stop += 1
-        group = range(start, stop)
-        if all(is_empty(messages[index], target) for index in group):
-            found += group
-        start = stop
-    return found
+def speaker(view: View) -> Iterator[Breach]:
+    pattern = view.target.speaker_pattern
+    for index, message in enumerate(view.messages):
+        if message.name is not None and message.role != "tool" and not good_name(message.name, pattern):
+            yield index, f"the speaker's name {message.name!r} is not one that the target takes"
 
 
 def blank_text(view: View) -> Iterator[Breach]:
@@ -109,77 +91,172 @@ def blank_text(view: View) -> Iterator[Breach]:
             yield index, "a text part without text"
 
 
+def trailing_space(view: View) -> Iterator[Breach]:
+    if view.messages and has_trailing_space(view.messages[-1]):
+        yield len(view.messages) - 1, "the final assistant message ends with white space"
+
+
+def has_trailing_space(message: Message) -> bool:
+    if message.role != "assistant" or not message.parts:
+        return False
+    last = message.parts[-1]
+    return isinstance(last, Text) and last.text != last.text.rstrip()
+
+
+def empty(view: View) -> Iterator[Breach]:
+    for index in empty_messages(view.messages, view.target):
+        yield index, f"{view.messages[index].role} message without content"
+
+
+def empty_messages(messages: Sequence[Message], target: Target) -> list[int]:
+    """Messages of which nothing would reach the target.
+
+    A response in several items is one message, except to Responses: there it is empty only if all of it is.
+    """
+    found = [index for index, message in enumerate(messages) if is_empty(message, target)]
+    if not found or target.format == "openai_responses":
+        return found
+    empty = set(found)
+    return [index for index in found if empty.issuperset(_response(messages, index))]
+
+
+def _response(messages: Sequence[Message], index: int) -> range:
+    """The messages that are one response with message `index`."""
+    start, stop = index, index + 1
+    while continues(messages, start):
+        start -= 1
+    while stop < len(messages) and continues(messages, stop):
+        stop += 1
+    return range(start, stop)
+
+
+def dangling(view: View) -> Iterator[Breach]:
+    for index in dangling_reasoning(view.messages, view.target):
+        yield index, "a reasoning item without the item that followed it"
+
+
+def dangling_reasoning(messages: Sequence[Message], target: Target) -> list[int]:
+    """Responses: a reasoning item belongs to the next item of the same response, and is refused without it."""
+    found: list[int] = []
+    for index in range(len(messages) - 1, -1, -1):
+        parts = messages[index].parts
+        if parts and all(isinstance(part, Reasoning) and takes_reasoning(part, target) for part in parts):
+            after = index + 1
+            if after == len(messages) or not continues(messages, after) or (found and found[-1] == after):
+                found.append(index)
+    return found[::-1]
+
+
+def breakpoints(view: View) -> Iterator[Breach]:
+    places = [i for i, m in enumerate(view.messages) for part in m.parts for _ in range(markers(part))]
+    for index in dict.fromkeys(places[: max(0, len(places) - view.target.cache_markers)]):
+        yield index, f"more than {view.target.cache_markers} cache_control breakpoints"
+
+
+def item_ids(view: View) -> Iterator[Breach]:
+    for index in repeated_items(view.messages):
+        yield index, f"the item id {view.messages[index].id!r} stands twice"
+
+
+def repeated_items(messages: Sequence[Message]) -> list[int]:
+    """Responses: items that carry the id of an earlier one."""
+    seen: set[str] = set()
+    found: list[int] = []
+    for index, message in enumerate(messages):
+        native = message.native
+        if message.id is not None and native is not None and native.format == "openai_responses":
+            if message.id in seen:
+                found.append(index)
+            seen.add(message.id)
+    return found
+
+
+# --- order ---------------------------------------------------------------------------------
+
+
+def late_system(view: View) -> Iterator[Breach]:
+    for index in range(view.head, len(view.roles)):
+        if view.roles[index] in ("system", "developer"):
+            yield index, "a system message stands after the head"
+
+
+def two_systems(view: View) -> Iterator[Breach]:
+    for index in range(1, view.head):
+        yield index, "more than one system message at the head"
+
+
+def nothing_said(view: View) -> Iterator[Breach]:
+    if view.messages and view.head == len(view.messages):
+        yield view.head - 1, "there is no message besides the system's"
+
+
 def not_user_first(view: View) -> Iterator[Breach]:
-    if view.head < len(view.messages) and view.messages[view.head].role == "assistant":
+    if view.head < len(view.messages) and view.roles[view.head] == "assistant":
         yield view.head, "the conversation begins with the assistant"
 
 
 def same_role(view: View) -> Iterator[Breach]:
-    for index in range(view.head + 1, len(view.messages)):
-        before, message = view.messages[index - 1], view.messages[index]
-        if (
-            message.role in ("user", "assistant")
-            and message.role == before.role
-            and not (message.joined and message.role == "assistant")
-        ):
-            yield index, f"two {message.role} messages in a row"
+    before = ""
+    for index, role in enumerate(view.roles):
+        if role == before and (role == "user" or (role == "assistant" and not view.messages[index].joined)):
+            yield index, f"two {role} messages in a row"
+        before = role
 
 
 def user_after_tool(view: View) -> Iterator[Breach]:
-    for index in range(view.head + 1, len(view.messages)):
-        if view.messages[index].role == "user" and view.messages[index - 1].role == "tool":
+    before = ""
+    for index, role in enumerate(view.roles):
+        if role == "user" and before == "tool":
             yield index, "a user message directly after a tool result"
+        before = role
+
+
+# --- calls and results ---------------------------------------------------------------------
 
 
 def arguments(view: View) -> Iterator[Breach]:
-    for index, call in view.calls():
-        if call.kind != "custom" and not is_object(call.arguments):
-            yield index, f"call {call.id!r} of {call.name!r}: the arguments are not a JSON object"
+    for place, call in view.pairing.calls.items():
+        if call.kind == "function" and not is_object(call.arguments, view.target):
+            yield place.message, f"call {call.id!r} of {call.name!r}: the arguments are not a JSON object"
 
 
-def custom(view: View) -> Iterator[Breach]:
-    for index, call in view.calls():
+def kind(view: View) -> Iterator[Breach]:
+    for place, call in view.pairing.calls.items():
         if not takes_kind(call, view.target):
-            yield (
-                index,
-                f"call {call.id!r} of {call.name!r} is a {call.kind} call, which this target does not know",
-            )
+            what = f"call {call.id!r} of {call.name!r} is a {call.kind} call, which this target does not know"
+            yield place.message, what
 
 
 def call_name(view: View) -> Iterator[Breach]:
-    for index, call in view.calls():
-        if call.kind in ("function", "custom") and not good_name(call.name, view.target.name_pattern):
-            yield index, f"call {call.id!r} has the invalid name {call.name!r}"
-    if view.target.format == "gemini":
-        for place, result in view.pairing.results.items():
-            if result.name is not None and not good_name(result.name, view.target.name_pattern):
-                yield place.message, f"result {result.call_id!r} has the invalid name {result.name!r}"
-
-
-def speaker(view: View) -> Iterator[Breach]:
-    for index, message in enumerate(view.messages):
-        if (
-            message.name is not None
-            and message.role != "tool"
-            and not good_name(message.name, view.target.speaker_pattern)
-        ):
-            yield index, f"the speaker's name {message.name!r} is not one that the target takes"
+    pattern = view.target.name_pattern
+    for place, call in view.pairing.calls.items():
+        if call.kind in ("function", "custom") and not good_name(call.name, pattern):
+            yield place.message, f"call {call.id!r} has the invalid name {call.name!r}"
 
 
 def call_id(view: View) -> Iterator[Breach]:
-    for index, call in view.calls():
+    for place, call in view.pairing.calls.items():
         if not good_id(call.id, view.target):
-            yield index, f"call of {call.name!r} has the invalid id {call.id!r}"
+            yield place.message, f"call of {call.name!r} has the invalid id {call.id!r}"
 
 
 def id_twice(view: View) -> Iterator[Breach]:
     whole = view.target.unique_ids == "request"
     seen: set[tuple[int, str]] = set()
-    for index, call in view.calls():
-        key = (-1 if whole else view.pairing.step[index], call.id)
+    for place, call in view.pairing.calls.items():
+        key = (-1 if whole else view.pairing.step[place.message], call.id)
         if call.id and key in seen:
-            yield index, f"call id {call.id!r} stands twice in one {'request' if whole else 'step'}"
+            yield place.message, f"call id {call.id!r} stands twice in one {'request' if whole else 'step'}"
         seen.add(key)
+
+
+def parallel(view: View) -> Iterator[Breach]:
+    counts: dict[int, int] = {}
+    for place in view.pairing.calls:
+        step = view.pairing.step[place.message]
+        counts[step] = counts.get(step, 0) + 1
+        if counts[step] == 2:
+            yield step, "several calls in one response"
 
 
 def unanswered(view: View) -> Iterator[Breach]:
@@ -189,8 +266,27 @@ def unanswered(view: View) -> Iterator[Breach]:
 
 
 def orphans(view: View) -> Iterator[Breach]:
-    for place in view.pairing.orphans:
+    for place in unowned(view.pairing, view.messages):
         yield place.message, f"result {view.pairing.results[place].call_id!r} answers no call"
+
+
+def unowned(pairing: Pairing, messages: Sequence[Message]) -> list[Place]:
+    """Results that answer no call, here or elsewhere.
+
+    Responses: an `item_reference` says that the server holds items which this list does not show, so that a result
+    may answer one of those: https://platform.openai.com/docs/api-reference/responses/create. Once, though.
+    """
+    parts = (part for message in messages for part in message.parts)
+    if not pairing.orphans or not any(isinstance(p, Opaque) and p.kind == "item_reference" for p in parts):
+        return pairing.orphans
+    known: set[str] = set()
+    found: list[Place] = []
+    for place in pairing.orphans:
+        call_id = pairing.results[place].call_id
+        if not call_id or call_id in known:
+            found.append(place)
+        known.add(call_id)
+    return found
 
 
 def duplicates(view: View) -> Iterator[Breach]:
@@ -208,7 +304,7 @@ def misplaced(view: View) -> Iterator[Breach]:
 def follows(messages: Sequence[Message], call: Place, result: Place) -> bool:
     """Whether only results, and the rest of the call's own response, stand between a call and its result."""
     index = call.message + 1
-    while index < result.message and messages[index].role == "assistant" and messages[index].joined:
+    while index < result.message and continues(messages, index):
         index += 1
     return all(messages[i].role == "tool" for i in range(index, result.message + 1))
 
@@ -216,8 +312,28 @@ def follows(messages: Sequence[Message], call: Place, result: Place) -> bool:
 def mismatched_id(view: View) -> Iterator[Breach]:
     for call, result in view.pairing.answer.items():
         asked, given = view.pairing.calls[call].id, view.pairing.results[result].call_id
-        if asked != given and (given or view.target.format != "gemini"):
+        if asked != given and not (view.target.format == "gemini" and (not asked or not given)):
             yield result.message, f"result {given!r} answers call {asked!r} under another id"
+
+
+def mismatched_name(view: View) -> Iterator[Breach]:
+    for call, result in view.pairing.answer.items():
+        asked, held = view.pairing.calls[call].name, view.pairing.results[result]
+        if not names_its_call(held, asked):
+            yield result.message, f"result {held.call_id!r} of {held.name!r} answers a call of {asked!r}"
+
+
+def names_its_call(result: ToolResult, name: str) -> bool:
+    """Whether Gemini gets the call's name: an item of its own must tell it, for another the writer finds it."""
+    own = result.native is not None and result.native.format == "gemini"
+    return result.name == name or (result.name is None and not own)
+
+
+def mismatched_kind(view: View) -> Iterator[Breach]:
+    for call, result in view.pairing.answer.items():
+        if view.pairing.calls[call].kind != view.pairing.results[result].kind:
+            given = view.pairing.results[result].call_id
+            yield result.message, f"result {given!r} is not of its call's kind"
 
 
 def disordered(view: View) -> Iterator[Breach]:
@@ -230,48 +346,3 @@ def disordered(view: View) -> Iterator[Breach]:
         if result < last.get(step, result):
             yield result.message, "results stand in another order than their calls"
         last[step] = result
-
-
-def parallel(view: View) -> Iterator[Breach]:
-    counts: dict[int, int] = {}
-    for place in view.pairing.calls:
-        step = view.pairing.step[place.message]
-        counts[step] = counts.get(step, 0) + 1
-        if counts[step] == 2:
-            yield step, "several calls in one response"
-
-
-def foreign_reasoning(view: View) -> Iterator[Breach]:
-    for index, message in enumerate(view.messages):
-        for part in message.parts:
-            native = part.native
-            if (
-                isinstance(part, Reasoning)
-                and native is not None
-                and native.format == view.target.format
-                and not takes_reasoning(part, view.target)
-            ):
-                yield index, "reasoning that another model made, or that lost its signature"
-
-
-def dangling(view: View) -> Iterator[Breach]:
-    for index in dangling_reasoning(view.messages):
-        yield index, "a reasoning item without the item that followed it"
-
-
-def dangling_reasoning(messages: Sequence[Message]) -> list[int]:
-    """Responses: a reasoning item belongs to the next item of the same response, and is refused without it."""
-    found: list[int] = []
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
-            after = messages[index + 1] if index + 1 < len(messages) else None
-            if after is None or after.role != "assistant" or not after.joined or index + 1 in found:
-                found.append(index)
-    return found[::-1]
-
-
-def breakpoints(view: View) -> Iterator[Breach]:
-    places = [i for i, m in enumerate(view.messages) for _ in range(count_markers(m))]
-    for index in places[: max(0, len(places) - view.target.cache_markers)]:
-        yield index, f"more than {view.target.cache_markers} cache_control breakpoints"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from backstory.legality.bench import Bench, Entry
-from backstory.legality.find import empty_messages
-from backstory.legality.steps import head_length
-from backstory.messages import Media, Message, Part, Text, assistant, texts, user
+from collections.abc import Sequence
 
-NO_ANSWER = "(no answer)"
-"""Stands where the assistant's message was empty or is missing between two messages of the user's."""
-INTERRUPTED = "(interrupted by a new message)"
+from backstory.formats.synthetic import NO_ANSWER_TEXT
+from backstory.formats.units import late_system as system_text
+from backstory.legality.arguments import clean_text
+from backstory.legality.bench import Bench, Entry
+from backstory.legality.find import empty_messages, has_trailing_space
+from backstory.legality.steps import head_length
+from backstory.legality.values import is_blank
+from backstory.messages import Media, Message, Part, Reasoning, Text, assistant, evolve, texts, user
+
+INTERRUPTED = "[interrupted by a new message]"
 """Stands between a tool result and a user message, where the target lets none follow the other."""
-EMPTY = "(empty message)"
-BEGINS = "(the conversation begins with the assistant)"
+EMPTY = "[empty message]"
+BEGINS = "[the conversation begins with the assistant]"
+NOTHING_YET = "[the conversation begins]"
 
 
 def one_system(bench: Bench) -> None:
@@ -21,11 +26,10 @@ def one_system(bench: Bench) -> None:
     if not bench.target.one_system or head < 2:
         return
     leading = bench.entries[:head]
-    text = "\n\n".join(filter(None, (texts(entry.message.parts) for entry in leading)))
     for position, _ in leading[1:]:
         bench.report("system.one", position, "merged into the first system message")
-    merged = leading[0].message.evolve(parts=(Text(text=text),))
-    bench.entries[:head] = [Entry(leading[0].position, merged)]
+    parts = tuple(part for entry in leading for part in entry.message.parts)
+    bench.entries[:head] = [Entry(leading[0].position, leading[0].message.evolve(parts=parts))]
 
 
 def late_system(bench: Bench) -> None:
@@ -36,8 +40,9 @@ def late_system(bench: Bench) -> None:
     for number in range(head_length(messages), len(messages)):
         message = messages[number]
         if message.role in ("system", "developer"):
-            text = f"<system>\n{texts(message.parts)}\n</system>"
-            bench.replace(number, Message(role="user", parts=(Text(text=text),), id=message.id))
+            text = Text(text=system_text(texts(message.parts)))
+            media = tuple(part for part in message.parts if isinstance(part, Media))
+            bench.replace(number, Message(role="user", parts=(text, *media), id=message.id))
             bench.report(
                 "system.late", bench.entries[number].position, "late system message sent as a user text"
             )
@@ -46,43 +51,44 @@ def late_system(bench: Bench) -> None:
 def empties(bench: Bench) -> None:
     """Drop an empty message where nothing is lost by it, else say in its place that it was empty.
 
-    At the end of the list the assistant's is a residue and goes; in the middle something must stand in its place,
-    or the user's messages around it would run together.
+    The assistant's is dropped beside another message of the assistant's, and at the end of the list, where it is a
+    residue. Elsewhere something must stand in its place: the messages around it were sent as two.
     """
-    while True:
-        empty = set(empty_messages(bench.messages, bench.target))
-        last = len(bench.entries) - 1
-        if last in empty and bench.entries[last].message.role == "assistant" and last > 0:
-            bench.report("content.empty", bench.entries[last].position, "dropped an empty answer at the end")
-            start = last
-            while start > 0 and bench.entries[start].message.joined and start - 1 in empty:
-                start -= 1
-            del bench.entries[start:]
-            continue
-        break
-    out: list[Entry] = []
-    for number, (position, message) in enumerate(bench.entries):
+    empty = set(empty_messages(bench.messages, bench.target))
+    if not empty:
+        return
+    entries, bench.entries = bench.entries, []
+    start = 0
+    while start < len(entries):
+        stop = start + 1
+        if entries[start].message.role == "assistant":
+            while stop < len(entries) and entries[stop].message.role == "assistant":
+                stop += 1
+        _settle_empty(bench, entries, range(start, stop), empty)
+        start = stop
+
+
+def _settle_empty(bench: Bench, entries: list[Entry], run: range, empty: set[int]) -> None:
+    """One message, or neighbours that are all the assistant's."""
+    out, message = bench.entries, entries[run.start].message
+    assistants = message.role == "assistant"
+    residue = run.stop == len(entries) and any(e.message.role not in ("system", "developer") for e in out)
+    words = None
+    if empty.issuperset(run) and (
+        not residue if assistants else message.role == "user" and not message.joined
+    ):
+        words = NO_ANSWER_TEXT if assistants else EMPTY
+    for number in run:
+        position, held = entries[number]
         if number not in empty:
-            out.append(bench.entries[number])
-            continue
-        # Of a response in several items, one mark stands for all of its empty ones.
-        absorbed = message.joined and message.role == "assistant" and number - 1 in empty
-        if (
-            message.role in ("system", "developer", "tool")
-            or absorbed
-            or (message.joined and message.role == "user")
-        ):
-            bench.report("content.empty", position, f"dropped an empty {message.role} message")
-            continue
-        instead = NO_ANSWER if message.role == "assistant" else _left_out(message.parts) or EMPTY
-        out.append(Entry(position, message.evolve(parts=(Text(text=instead),))))
-        bench.report("content.empty", position, f"empty {message.role} message: {instead}")
-    bench.entries = out
-
-
-def _left_out(parts: tuple[Part, ...]) -> str:
-    kinds = sorted({type(part).__name__.lower() for part in parts if isinstance(part, Media)})
-    return f"({' and '.join(kinds)} left out: this model cannot take it)" if kinds else ""
+            out.append(entries[number])
+        elif words is not None:
+            kept = tuple(part for part in held.parts if isinstance(part, Reasoning))
+            out.append(Entry(position, held.evolve(parts=(*kept, Text(text=words)))))
+            bench.report("content.empty", position, f"empty {held.role} message: {words}")
+            words = None  # one stands for all of the run
+        else:
+            bench.report("content.empty", position, f"dropped an empty {held.role} message")
 
 
 def user_first(bench: Bench) -> None:
@@ -104,51 +110,84 @@ def alternation(bench: Bench) -> None:
     target = bench.target
     if not target.alternates and target.user_after_tool:
         return
-    out: list[Entry] = bench.entries[: head_length(bench.messages)]
-    for position, message in bench.entries[len(out) :]:
-        before = out[-1].message if out else None
-        if before is not None and target.alternates and message.role == before.role != "tool":
-            if (message.role == "assistant" and message.joined) or message.role in ("system", "developer"):
-                out.append(Entry(position, message))
-            elif any(out[-1].position < seal <= position for seal in bench.seals) and message.role == "user":
-                out += [Entry(position, assistant(NO_ANSWER)), Entry(position, message)]
-                bench.report("order.alternation", position, "put an assistant mark between two user messages")
-            else:
-                out[-1] = Entry(out[-1].position, _merged(before, message))
-                bench.report("order.alternation", position, f"merged two {message.role} messages")
-            continue
-        if (
-            before is not None
-            and before.role == "tool"
-            and message.role == "user"
-            and not target.user_after_tool
-        ):
+    out: list[Entry] = []
+    for position, message in bench.entries:
+        last = out[-1] if out else None
+        before = last.message.role if last is not None else None
+        if message.role == "user" and before == "tool" and not target.user_after_tool:
             out.append(Entry(position, assistant(INTERRUPTED)))
             bench.report("order.user_after_tool", position, "put an assistant mark before the user's message")
             message = message.evolve(joined=False) if message.joined else message
+        elif last is not None and target.alternates and message.role == before and _may_merge(message):
+            if message.role == "assistant" or not bench.sealed(last.position, position):
+                out[-1] = Entry(last.position, _merged(last.message, message))
+                bench.report("order.alternation", position, f"merged two {message.role} messages")
+                continue
+            out.append(Entry(position, assistant(NO_ANSWER_TEXT)))
+            bench.report("order.alternation", position, "put an assistant mark between two user messages")
         out.append(Entry(position, message))
     bench.entries = out
 
 
+def _may_merge(message: Message) -> bool:
+    """Results stand alone, and what is joined is of one message already."""
+    return message.role == "user" or (message.role == "assistant" and not message.joined)
+
+
 def _merged(first: Message, second: Message) -> Message:
-    """Two messages as one. Texts that stand alone are joined by a blank line; speakers' names go into the text."""
+    """Two messages as one. Texts that meet are joined by a blank line; speakers' names go into the text."""
     left, right = _spoken(first, second), _spoken(second, first)
     name = first.name if first.name == second.name else None
-    parts: tuple[Part, ...]
-    if len(left) == len(right) == 1 and isinstance(left[0], Text) and isinstance(right[0], Text):
-        parts = (Text(text=f"{left[0].text}\n\n{right[0].text}"),)
-    else:
-        parts = left + right
-    return first.evolve(parts=parts, name=name)
+    if _is_plain(left[-1:]) and _is_plain(right[:1]):
+        text = Text(text=f"{texts(left[-1:])}\n\n{texts(right[:1])}")
+        return first.evolve(parts=(*left[:-1], text, *right[1:]), name=name)
+    return first.evolve(parts=left + right, name=name)
+
+
+def _is_plain(parts: tuple[Part, ...]) -> bool:
+    return (
+        len(parts) == 1 and type(parts[0]) is Text and parts[0].native is None and parts[0].signature is None
+    )
 
 
 def _spoken(message: Message, other: Message) -> tuple[Part, ...]:
     if message.name is None or message.name == other.name:
         return message.parts
-    return _prefixed(message.parts, f"{message.name}: ")
-
-
-def _prefixed(parts: tuple[Part, ...], prefix: str) -> tuple[Part, ...]:
+    parts, said = message.parts, f"{message.name}: "
     if parts and isinstance(parts[0], Text):
-        return (Text(text=prefix + parts[0].text), *parts[1:])
-    return (Text(text=prefix), *parts)
+        return (evolve(parts[0], text=said + parts[0].text), *parts[1:])
+    return (Text(text=said), *parts)
+
+
+def trailing_space(bench: Bench) -> None:
+    """Strip the white space at the end of a final assistant message, where the target would refuse it."""
+    if bench.target.format != "anthropic" or not bench.entries:
+        return
+    position, message = bench.entries[-1]
+    if has_trailing_space(message):
+        last = message.parts[-1]
+        assert isinstance(last, Text)
+        stripped = evolve(last, text=last.text.rstrip())
+        bench.replace(-1, message.evolve(parts=(*message.parts[:-1], stripped)))
+        bench.report("content.trailing_space", position, "stripped the white space at the end")
+
+
+def something_said(bench: Bench, given: Sequence[Message]) -> None:
+    """Never an empty history: what the user or a tool said is kept as a note where nothing else is left of it."""
+    if not given or any(message.role not in ("system", "developer") for message in bench.messages):
+        return
+    lost = [message for message in given if message.role not in ("system", "developer")]
+    apart = bench.target.format in ("anthropic", "gemini")
+    if not lost and bench.entries and not apart:
+        return
+    told = clean_text("\n\n".join(filter(None, (texts(message.parts) for message in lost))))
+    words = NOTHING_YET
+    if lost:
+        words = (
+            EMPTY if is_blank(told.strip(), bench.target) else f"[From earlier in this conversation:]\n{told}"
+        )
+    position = bench.entries[-1].position if bench.entries else 0
+    bench.entries.append(Entry(position, user(words)))
+    bench.report(
+        "content.empty" if lost else "order.nothing_said", position, f"put in a user message: {words[:60]}"
+    )

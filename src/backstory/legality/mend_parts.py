@@ -1,4 +1,4 @@
-"""Mends that stay inside one message: text, names, kinds of calls, arguments, reasoning, cache markers."""
+"""Mends that stay inside one message: text, shape, names, kinds of calls, arguments, reasoning, cache markers."""
 
 from __future__ import annotations
 
@@ -6,52 +6,108 @@ import dataclasses
 import json
 from typing import Any
 
-from backstory.legality.arguments import clean, clean_text, mend
+from backstory.legality.arguments import clean, clean_id, clean_text, mended
 from backstory.legality.bench import Bench, Entry
-from backstory.legality.find import dangling_reasoning
+from backstory.legality.find import dangling_reasoning, repeated_items
 from backstory.legality.naming import new_name
+from backstory.legality.shapes import misshapen, misshapen_part, out_of_place
 from backstory.legality.values import (
-    count_markers,
     good_name,
     has_blank_text,
     is_blank_part,
-    is_marked,
     is_object,
-    is_strict,
-    strings_of,
+    is_strict_message,
+    markers,
     takes_kind,
-    takes_reasoning,
 )
-from backstory.messages import Message, Native, Part, Reasoning, ToolCall, ToolResult, evolve
+from backstory.messages import Message, Native, Opaque, Part, ToolCall, ToolResult, evolve
 
 
 def strictness(bench: Bench) -> None:
     """Replace what JSON cannot hold: NaN, lone surrogates, bottomless nesting."""
-    memo: dict[int, Any] = {}
     for number, (position, message) in enumerate(bench.entries):
-        value = message.native.value if message.native is not None else None
-        good = is_strict(value) and is_strict(message.name) and is_strict(message.id)
-        if good and all(is_strict(strings_of(part)) for part in message.parts):
+        if not is_strict_message(message, bench.target):
+            bench.replace(number, _cleaned_message(message, bench.target.format))
+            bench.report("json.strict", position, "replaced what JSON cannot hold")
+
+
+def _cleaned_message(message: Message, format: str) -> Message:
+    parts = tuple(_cleaned_part(part, format) for part in message.parts)
+    name = None if message.name is None else clean_text(message.name)
+    item_id = None if message.id is None else clean_text(message.id)
+    native = _cleaned_native(message.native, format)
+    cleaned = dataclasses.replace(message, parts=parts, name=name, id=item_id, native=native)
+    renamed = any(_id(new) != clean_text(_id(old)) for new, old in zip(parts, message.parts, strict=True))
+    return cleaned.evolve() if renamed else cleaned
+
+
+def _cleaned_part(part: Part, format: str) -> Part:
+    changes: dict[str, Any] = {}
+    for held in dataclasses.fields(part):
+        value = getattr(part, held.name)
+        if isinstance(value, str):
+            changes[held.name] = clean_id(value) if held.name in ("id", "call_id") else clean_text(value)
+        elif isinstance(value, tuple):
+            changes[held.name] = tuple(_cleaned_part(inner, format) for inner in value)
+    cleaned = dataclasses.replace(part, native=_cleaned_native(part.native, format), **changes)
+    renamed: Part = evolve(cleaned) if _id(cleaned) != clean_text(_id(part)) else cleaned
+    return renamed
+
+
+def _id(part: Part) -> str:
+    return part.id if isinstance(part, ToolCall) else part.call_id if isinstance(part, ToolResult) else ""
+
+
+def _cleaned_native(native: Native | None, format: str) -> Native | None:
+    """Another format's item is not written: it stays."""
+    if native is None or native.format != format:
+        return native
+    return dataclasses.replace(native, value=clean(dict(native.value)))
+
+
+def shapes(bench: Bench) -> None:
+    """Write anew what its own API would refuse as it stands; leave out parts that their role has no place for."""
+    target = bench.target
+    out: list[Entry] = []
+    for position, message in bench.entries:
+        what = misshapen(message, target)
+        parts = tuple(_reshaped(part, bench) for part in message.parts)
+        if what is not None or any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            message = message.evolve(parts=parts)
+            bench.report("message.shape", position, f"written anew: {what or 'a call or a result'}")
+        wrong = set(out_of_place(message, target))
+        if not wrong:
+            out.append(Entry(position, message))
             continue
-        cleaned: Message = _cleaned(message, memo)
-        bench.replace(number, cleaned)
-        bench.report("json.strict", position, "replaced what JSON cannot hold")
+        kept = tuple(part for number, part in enumerate(message.parts) if number not in wrong)
+        out.append(Entry(position, message.evolve(parts=kept)))
+        for number in sorted(wrong):
+            part = message.parts[number]
+            kind = type(part).__name__.lower()
+            if isinstance(part, ToolResult):
+                out.append(Entry(position, Message(role="tool", parts=(part,))))
+                bench.report("message.part", position, "a result became a message of its own")
+            else:
+                bench.report("message.part", position, f"left out a part ({kind}) that cannot stand there")
+    bench.entries = out
 
 
-def _cleaned(value: Any, memo: dict[int, Any]) -> Any:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, tuple):
-        return tuple(_cleaned(inner, memo) for inner in value)
-    if isinstance(value, Native):
-        whole = value.value
-        if id(whole) not in memo:
-            memo[id(whole)] = clean(dict(whole))
-        return dataclasses.replace(value, value=memo[id(whole)])
-    if isinstance(value, (Message, Part)):
-        fields = [f.name for f in dataclasses.fields(value) if f.init]
-        return dataclasses.replace(value, **{name: _cleaned(getattr(value, name), memo) for name in fields})
-    return value
+def _reshaped(part: Part, bench: Bench) -> Part:
+    target = bench.target
+    if misshapen_part(part, target):
+        changed: Part = evolve(part)
+        return changed
+    if target.format == "openai_chat" and isinstance(part, ToolResult):
+        content = tuple(inner for inner in part.content if not _is_chats(inner))
+        if len(content) < len(part.content):
+            shorter: Part = evolve(part, content=content)
+            return shorter
+    return part
+
+
+def _is_chats(part: Part) -> bool:
+    """A part of Chat Completions that nobody knows: a result holds only text."""
+    return isinstance(part, Opaque) and part.native is not None and part.native.format == "openai_chat"
 
 
 def developer_role(bench: Bench) -> None:
@@ -64,70 +120,68 @@ def developer_role(bench: Bench) -> None:
             bench.report("system.developer", position, "role 'developer' sent as 'system'")
 
 
-def call_parts(bench: Bench) -> None:
-    """Kinds, arguments and names of calls; the names of results and of speakers."""
-    target = bench.target
+def repeated_ids(bench: Bench) -> None:
+    """Responses: an item whose id stands before is sent without it; one that nothing else names is left out."""
+    if bench.target.format != "openai_responses":
+        return
+    gone: set[int] = set()
+    for number in repeated_items(bench.messages):
+        position, message = bench.entries[number]
+        if any(isinstance(part, Opaque) for part in message.parts):
+            gone.add(number)
+            bench.report("item.id_twice", position, f"dropped the item {message.id!r}, which stands before")
+        else:
+            bench.replace(number, _without_id(message))
+            bench.report("item.id_twice", position, f"sent without the item id {message.id!r}")
+    if gone:
+        bench.entries = [entry for number, entry in enumerate(bench.entries) if number not in gone]
+
+
+def _without_id(message: Message) -> Message:
+    def stripped(native: Native | None) -> Native | None:
+        if native is None or "id" not in native.value:
+            return native
+        return dataclasses.replace(native, value={k: v for k, v in native.value.items() if k != "id"})
+
+    parts = tuple(dataclasses.replace(part, native=stripped(part.native)) for part in message.parts)
+    return dataclasses.replace(message, id=None, parts=parts, native=stripped(message.native))
+
+
+def calls(bench: Bench) -> None:
+    """Kinds, arguments and names of calls; the names of speakers."""
+    pattern = bench.target.speaker_pattern
     for number, (position, message) in enumerate(bench.entries):
-        parts = tuple(_call(part, bench, position) for part in message.parts)
-        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
-            message = message.evolve(parts=parts)
-            bench.replace(number, message)
+        if message.role == "assistant":
+            parts = tuple(
+                _call(part, bench, position) if isinstance(part, ToolCall) else part for part in message.parts
+            )
+            if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+                message = message.evolve(parts=parts)
+                bench.replace(number, message)
         name = message.name
-        if name is not None and message.role != "tool" and not good_name(name, target.speaker_pattern):
-            alias = new_name(name, target.speaker_pattern, instead="speaker")
+        if name is not None and message.role != "tool" and not good_name(name, pattern):
+            alias = new_name(name, pattern, instead="speaker")
             bench.replace(number, message.evolve(name=alias))
             bench.report("message.name", position, f"speaker {name!r} renamed {alias!r}")
 
 
-def _call(part: Part, bench: Bench, position: int) -> Part:
+def _call(call: ToolCall, bench: Bench, position: int) -> ToolCall:
     target = bench.target
-    if isinstance(part, ToolCall):
-        changes: dict[str, Any] = {}
-        if not takes_kind(part, target):
-            wrapped = part.arguments
-            if part.kind == "custom":
-                wrapped = json.dumps({"input": part.arguments}, ensure_ascii=False, separators=(",", ":"))
-            changes = {"kind": "function", "arguments": wrapped}
-            bench.report("call.kind", position, f"{part.kind} call {part.id!r} sent as a function call")
-        arguments = changes.get("arguments", part.arguments)
-        if (
-            target.object_arguments
-            and changes.get("kind", part.kind) != "custom"
-            and not is_object(arguments)
-        ):
-            changes["arguments"] = mend(arguments)
-            bench.report("call.arguments", position, f"mended the arguments of call {part.id!r}")
-        named = changes.get("kind", part.kind) in ("function", "custom")
-        if named and not good_name(part.name, target.name_pattern):
-            changes["name"] = new_name(part.name, target.name_pattern, instead="tool")
-            bench.report("call.name", position, f"call {part.name!r} renamed {changes['name']!r}")
-        changed: Part = evolve(part, **changes) if changes else part
-        return changed
-    if (
-        isinstance(part, ToolResult)
-        and part.name is not None
-        and not good_name(part.name, target.name_pattern)
-    ):
-        renamed: Part = evolve(part, name=new_name(part.name, target.name_pattern, instead="tool"))
-        return renamed
-    return part
-
-
-def result_kinds(bench: Bench) -> None:
-    """A result is of its call's kind: where the call became a function call, so does its result."""
-    from_call: dict[str, str] = {}
-    for number, (_, message) in enumerate(bench.entries):
-        for call in message.calls:
-            from_call[call.id] = call.kind
-        if message.results:
-            parts = tuple(
-                evolve(part, kind=from_call[part.call_id])
-                if isinstance(part, ToolResult) and from_call.get(part.call_id, part.kind) != part.kind
-                else part
-                for part in message.parts
-            )
-            if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
-                bench.replace(number, message.evolve(parts=parts))
+    given = call
+    if not takes_kind(call, target):
+        wrapped = call.arguments
+        if call.kind == "custom":
+            wrapped = json.dumps({"input": wrapped}, ensure_ascii=False, separators=(",", ":"))
+        call = dataclasses.replace(call, kind="function", arguments=wrapped, native=None)
+        bench.report("call.kind", position, f"{given.kind} call {call.id!r} sent as a function call")
+    if target.object_arguments and call.kind == "function" and not is_object(call.arguments, target):
+        call = evolve(call, arguments=mended(call.arguments))
+        bench.report("call.arguments", position, f"mended the arguments of call {call.id!r}")
+    if call.kind in ("function", "custom") and not good_name(call.name, target.name_pattern):
+        name = new_name(call.name, target.name_pattern, instead="tool")
+        bench.report("call.name", position, f"call {call.name!r} renamed {name!r}")
+        call = evolve(call, name=name)
+    return call
 
 
 def blank_text(bench: Bench) -> None:
@@ -147,48 +201,16 @@ def _without_blank(part: Part, bench: Bench) -> Part:
     if not isinstance(part, ToolResult):
         return part
     kept = tuple(inner for inner in part.content if not is_blank_part(inner, bench.target))
-    return evolve(part, content=kept) if len(kept) < len(part.content) else part
-
-
-def foreign_reasoning(bench: Bench) -> None:
-    """Leave out native reasoning that the target would refuse, and with it the ids that depended on it."""
-    target = bench.target
-    if target.format == "openai_chat":
-        return
-    orphaned = False
-    kept: list[Entry] = []
-    for position, message in bench.entries:
-        refused = [
-            part
-            for part in message.parts
-            if isinstance(part, Reasoning)
-            and part.native is not None
-            and part.native.format == target.format
-            and not takes_reasoning(part, target)
-        ]
-        if refused:
-            bench.report("reasoning.foreign", position, "left out reasoning that this target would refuse")
-            rest = tuple(part for part in message.parts if part not in refused)
-            if not rest and target.format == "openai_responses":
-                orphaned = True
-                continue
-            message = message.evolve(parts=rest)
-        elif orphaned and message.joined and message.role == "assistant":
-            message = _without_id(message)
-            if not kept or kept[-1].message.role != "assistant":
-                message = message.evolve(joined=False)
-        else:
-            orphaned = False
-        kept.append(Entry(position, message))
-    bench.entries = kept
+    shorter: Part = evolve(part, content=kept) if len(kept) < len(part.content) else part
+    return shorter
 
 
 def dangling(bench: Bench) -> None:
     """Responses: leave out a reasoning item that lost the item which followed it."""
     if bench.target.format != "openai_responses":
         return
-    gone = set(dangling_reasoning(bench.messages))
-    for number in gone:
+    gone = set(dangling_reasoning(bench.messages, bench.target))
+    for number in sorted(gone):
         bench.report(
             "reasoning.dangling", bench.entries[number].position, "left out a reasoning item without its item"
         )
@@ -196,35 +218,23 @@ def dangling(bench: Bench) -> None:
         bench.entries = [entry for number, entry in enumerate(bench.entries) if number not in gone]
 
 
-def _without_id(message: Message) -> Message:
-    """A Responses item whose own id is dropped: ``fc_…`` is refused where its ``rs_…`` item is missing."""
-
-    def stripped(native: Native | None) -> Native | None:
-        if native is None or "id" not in native.value:
-            return native
-        return dataclasses.replace(native, value={k: v for k, v in native.value.items() if k != "id"})
-
-    parts = tuple(dataclasses.replace(part, native=stripped(part.native)) for part in message.parts)
-    return dataclasses.replace(message, id=None, parts=parts, native=stripped(message.native))
-
-
 def breakpoints(bench: Bench) -> None:
     """Drop the oldest cache markers above the target's number."""
     if bench.target.format != "anthropic":
         return
-    extra = sum(count_markers(message) for message in bench.messages) - bench.target.cache_markers
+    extra = (
+        sum(markers(part) for message in bench.messages for part in message.parts)
+        - bench.target.cache_markers
+    )
     for number, (position, message) in enumerate(bench.entries):
         if extra <= 0:
             return
-        if not count_markers(message):
+        if not any(map(markers, message.parts)):
             continue
         parts: list[Part] = []
         for part in message.parts:
-            if isinstance(part, ToolResult) and any(is_marked(inner) for inner in part.content) and extra > 0:
-                extra -= sum(is_marked(inner) for inner in part.content)
-                part = evolve(part, content=tuple(_unmarked(inner) for inner in part.content))
-            if is_marked(part) and extra > 0:
-                extra -= 1
+            if extra > 0 and markers(part):
+                extra -= markers(part)
                 part = _unmarked(part)
             parts.append(part)
         bench.replace(number, message.evolve(parts=tuple(parts)))
@@ -232,7 +242,21 @@ def breakpoints(bench: Bench) -> None:
 
 
 def _unmarked(part: Part) -> Part:
-    if not is_marked(part) or part.native is None:
+    """Without the markers on it and inside it."""
+    if part.native is None or part.native.format != "anthropic":
         return part
-    value = {key: inner for key, inner in part.native.value.items() if key != "cache_control"}
-    return dataclasses.replace(part, native=dataclasses.replace(part.native, value=value))
+    native = dataclasses.replace(part.native, value=_without_markers(part.native.value))
+    if isinstance(part, ToolResult):
+        return dataclasses.replace(part, native=native, content=tuple(map(_unmarked, part.content)))
+    return dataclasses.replace(part, native=native)
+
+
+def _without_markers(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_markers(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: inner for key, inner in value.items() if key != "cache_control"}
+    if "content" in kept:
+        kept["content"] = _without_markers(kept["content"])
+    return kept

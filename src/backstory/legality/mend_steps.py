@@ -1,181 +1,255 @@
-"""Mends of calls and results: each result in its place, one for each call, none without a call, ids that hold."""
+"""Mends of calls and results: each result in its place, one for each call, none without a call, ids that hold.
+
+One pass, step by step, over a pairing that was made once: what a step becomes is settled in one place.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
-from backstory.legality.bench import Bench, CallPlace, Entry
+from backstory.legality.bench import Bench, Entry
+from backstory.legality.find import names_its_call, unowned
 from backstory.legality.naming import new_id
-from backstory.legality.steps import Pairing, Place, pair
-from backstory.legality.values import good_id
-from backstory.messages import Message, Part, Text, ToolCall, ToolResult, evolve, texts
+from backstory.legality.steps import Place, continues, pair
+from backstory.legality.values import good_id, good_name
+from backstory.messages import Media, Message, Part, Text, ToolCall, ToolResult, evolve, texts
+
+Kept = tuple[list[int], Entry]
+"""A message of results, and the numbers in their step of the calls that its parts answer."""
 
 
-def pairing(bench: Bench) -> None:
-    """Put each step in order: the response, then exactly one result for each of its calls.
+def steps(bench: Bench) -> None:
+    """Put each step in order: the response, then exactly one result for each of its calls, under the call's id.
 
     Late results are moved to their call (or, where the model has already seen a synthetic one, told as a note at
-    their place), further answers and orphans dropped, missing results made up.
+    their place), further answers and orphans dropped, missing results made up. Ids that the target refuses are
+    replaced, call and result together. Where the target takes one call at a time, a step becomes one of each call.
     """
-    _Pairer(bench).run()
+    _Stepper(bench).run()
 
 
-class _Pairer:
+class _Stepper:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
+        self.target = bench.target
         self.messages = bench.messages
-        self.pairs: Pairing = pair(self.messages)
+        self.pairs = pair(self.messages)
         self.moves = bench.target.format != "openai_responses"
+        self.dropped = set(unowned(self.pairs, self.messages)).union(self.pairs.duplicates)
+        self.final: dict[Place, ToolCall] = {}
+        self.taken: set[str] = set()
+        self.numbers = self._numbers()
+        self.notes: dict[Place, Place] = {}
         self.out: list[Entry] = []
-        self.parts_before = _parts_before(bench.entries)
-        self.notes: dict[Place, ToolCall] = {}
-        self.settle_sent()
+        self._settle_sent()
 
-    def settle_sent(self) -> None:
+    def _numbers(self) -> dict[Place, int]:
+        """Each call's number among the calls of its position in the caller's list."""
+        counts: dict[int, int] = {}
+        found: dict[Place, int] = {}
+        for place in self.pairs.calls:
+            position = self.bench.entries[place.message].position
+            found[place] = counts.get(position, 0)
+            counts[position] = found[place] + 1
+        return found
+
+    def _settle_sent(self) -> None:
         """Calls whose synthetic result was sent keep it; a real one that came since becomes a note."""
-        if not self.bench.sent:
-            return
+        stand_ins = {
+            call: held for held, call in self.pairs.duplicates.items() if self.pairs.results[held].synthetic
+        }
         for call, result in list(self.pairs.answer.items()):
-            if self.call_place(call) in self.bench.sent and not self.pairs.results[result].synthetic:
-                del self.pairs.answer[call]
-                del self.pairs.question[result]
-                self.notes[result] = self.pairs.calls[call]
-
-    def call_place(self, place: Place) -> CallPlace:
-        position = self.bench.entries[place.message].position
-        return CallPlace(position, self.parts_before[place.message] + place.part)
+            position = self.bench.entries[call.message].position
+            if self.pairs.results[result].synthetic or not self.bench.was_sent(position, self.numbers[call]):
+                continue
+            del self.pairs.answer[call], self.pairs.question[result]
+            self.notes[result] = call
+            if call in stand_ins:
+                held = stand_ins[call]
+                self.pairs.answer[call], self.pairs.question[held] = held, call
+                self.dropped.discard(held)
 
     def run(self) -> None:
         index = 0
         while index < len(self.messages):
-            message = self.messages[index]
-            if message.role != "assistant":
-                self.keep_result_message(index)
-                index += 1
-                continue
             stop = index + 1
-            while (
-                stop < len(self.messages)
-                and self.messages[stop].role == "assistant"
-                and self.messages[stop].joined
-            ):
-                stop += 1
-            self.out += self.bench.entries[index:stop]
-            calls = [
-                Place(i, n)
-                for i in range(index, stop)
-                for n, part in enumerate(self.messages[i].parts)
-                if isinstance(part, ToolCall)
-            ]
-            index = self.results(calls, stop) if calls else stop
+            if self.messages[index].role == "assistant":
+                while stop < len(self.messages) and continues(self.messages, stop):
+                    stop += 1
+                stop = self.step(index, stop)
+            elif self.messages[index].role == "tool":
+                kept, notes = self.keep(index, {})
+                self.out += [entry for _, entry in kept] + notes
+            else:
+                self.out.append(self.bench.entries[index])
+            index = stop
         self.bench.entries = self.out
 
-    def results(self, calls: list[Place], start: int) -> int:
-        """Emit the results of one step; returns where the messages go on."""
-        stop = start
-        while stop < len(self.messages) and self.messages[stop].role == "tool":
-            stop += 1
-        answers = [self.pairs.answer.get(call) for call in calls]
-        block = [Place(i, n) for i in range(start, stop) for n in range(len(self.messages[i].parts))]
-        ordered = not self.bench.target.ordered_results or block == sorted(
-            block, key=lambda p: _rank(p, answers)
-        )
-        if set(block) == set(answers) and ordered and all(self.messages[i].parts for i in range(start, stop)):
+    # --- one step --------------------------------------------------------------------------
+
+    def step(self, start: int, stop: int) -> int:
+        """A response (messages `start` up to `stop`) and its results; returns where the messages go on."""
+        calls = {
+            Place(index, number): count
+            for count, (index, number) in enumerate(
+                (index, number)
+                for index in range(start, stop)
+                for number, part in enumerate(self.messages[index].parts)
+                if isinstance(part, ToolCall)
+            )
+        }
+        if not calls:
             self.out += self.bench.entries[start:stop]
             return stop
-        emitted: list[tuple[Place | None, Entry]] = []
-        for index in range(start, stop):
-            emitted += self.kept_in_place(index, set(answers) - {None})
-        for call, answer in zip(calls, answers, strict=True):
+        response = self.response(start, stop, calls)
+        end = stop
+        while end < len(self.messages) and self.messages[end].role == "tool":
+            end += 1
+        results: list[Kept] = []
+        notes: list[Entry] = []
+        for index in range(stop, end):
+            kept, told = self.keep(index, calls)
+            results += kept
+            notes += told
+        results = self.ordered(results, self.bench.entries[start].position)
+        for call, number in calls.items():
+            answer = self.pairs.answer.get(call)
             if answer is None:
-                emitted.append((call, self.synthetic(call)))
-            elif not start <= answer.message < stop and self.moves:
-                position = self.bench.entries[answer.message].position
-                emitted.append((answer, self.single(answer)))
-                self.bench.report(
-                    "result.misplaced", position, f"moved the result of call {self.id_of(call)!r} to it"
-                )
-        if self.bench.target.ordered_results and not ordered:
-            self.bench.report(
-                "result.order", self.bench.entries[start].position, "results put in the order of calls"
-            )
-            emitted = self.in_call_order(emitted, calls, answers)
-        self.out += [entry for _, entry in emitted]
-        self.out += [self.note(place) for place in block if place in self.notes]
-        return stop
+                results.append(([number], self.synthetic(call)))
+            elif self.moves and not stop <= answer.message < end:
+                results.append(([number], self.moved(answer)))
+        if not self.target.parallel_calls and len(calls) > 1:
+            self.out += self.one_by_one(response, results)
+        elif self.target.ordered_results and not _ascends(results):
+            self.out += response + [entry for _, entry in sorted(_singles(results), key=lambda kept: kept[0])]
+        else:
+            self.out += response + [entry for _, entry in results]
+        self.out += notes
+        return end
 
-    def kept_in_place(self, index: int, wanted: set[Place | None]) -> list[tuple[Place | None, Entry]]:
-        """What of a message in the block belongs to its step; the rest goes, or is emitted where it belongs."""
+    def ordered(self, results: list[Kept], position: int) -> list[Kept]:
+        if not self.target.ordered_results or _ascends(results):
+            return results
+        self.bench.report("result.order", position, "put the results in the order of their calls")
+        return sorted(_singles(results), key=lambda kept: kept[0])
+
+    def response(self, start: int, stop: int, calls: Iterable[Place]) -> list[Entry]:
+        """The messages of a response, its calls under ids that the target takes."""
+        if self.target.unique_ids == "step":
+            self.taken = set()
+        changed: set[int] = set()
+        for place in calls:
+            call = self.final[place] = self.named(place)
+            self.taken.add(call.id)
+            if call is not self.pairs.calls[place]:
+                changed.add(place.message)
+        found: list[Entry] = []
+        for index in range(start, stop):
+            position, message = self.bench.entries[index]
+            if index in changed:
+                parts = tuple(self.final.get(Place(index, n), part) for n, part in enumerate(message.parts))
+                message = message.evolve(parts=parts)
+            found.append(Entry(position, message))
+        return found
+
+    def named(self, place: Place) -> ToolCall:
+        call = self.pairs.calls[place]
+        twice = bool(call.id) and call.id in self.taken
+        if not twice and good_id(call.id, self.target):
+            return call
+        position = self.bench.entries[place.message].position
+        call_id = new_id(
+            call.id, self.target, position=position, number=self.numbers[place], taken=self.taken
+        )
+        rule = "call.id_twice" if twice else "call.id"
+        self.bench.report(rule, position, f"call id {call.id!r} renamed {call_id!r}")
+        renamed: ToolCall = evolve(call, id=call_id)
+        return renamed
+
+    # --- results ---------------------------------------------------------------------------
+
+    def keep(self, index: int, calls: dict[Place, int]) -> tuple[list[Kept], list[Entry]]:
+        """What of a message of results stays where it stands, after the response with these calls; and notes."""
         position, message = self.bench.entries[index]
-        kept = [n for n in range(len(message.parts)) if Place(index, n) in wanted]
-        for number in range(len(message.parts)):
-            self.report_dropped(Place(index, number), position)
-        if not kept:
-            return []
-        if len(kept) == len(message.parts):
-            return [(Place(index, kept[0]), self.bench.entries[index])]
-        parts = tuple(message.parts[n] for n in kept)
-        return [(Place(index, kept[0]), Entry(position, message.evolve(parts=parts)))]
-
-    def in_call_order(
-        self, emitted: list[tuple[Place | None, Entry]], calls: list[Place], answers: list[Place | None]
-    ) -> list[tuple[Place | None, Entry]]:
-        ranked: list[tuple[int, Entry]] = []
-        for place, entry in emitted:
-            if place in calls:  # a synthetic one, filed under its call
-                ranked.append((calls.index(place), entry))
-                continue
-            for part in entry.message.parts:
-                spot = next(
-                    (a for a in answers if a is not None and self.messages[a.message].parts[a.part] is part),
-                    None,
-                )
-                alone = entry.message if len(entry.message.parts) == 1 else _alone(entry.message, part)
-                ranked.append((answers.index(spot), Entry(entry.position, alone)))
-        return [(None, entry) for _, entry in sorted(ranked, key=lambda pair: pair[0])]
-
-    def keep_result_message(self, index: int) -> None:
-        """A message that is not the assistant's and stands in no step's block of results."""
-        position, message = self.bench.entries[index]
-        if message.role != "tool":
-            self.out.append(self.bench.entries[index])
-            return
-        kept: list[Part] = []
+        parts: list[Part] = []
+        numbers: list[int] = []
         notes: list[Entry] = []
         for number, part in enumerate(message.parts):
             place = Place(index, number)
+            call = self.pairs.question.get(place)
             if place in self.notes:
                 notes.append(self.note(place))
-            elif place in self.pairs.question:
-                if not self.moves:
-                    kept.append(part)
-            else:
+            elif place in self.dropped:
                 self.report_dropped(place, position)
-        if kept and len(kept) == len(message.parts):
-            self.out.append(self.bench.entries[index])
-        elif kept:
-            self.out.append(Entry(position, message.evolve(parts=tuple(kept))))
-        self.out += notes
+            elif call is None:  # it answers a call that the server holds
+                parts.append(part)
+            elif call in calls or not self.moves:
+                parts.append(self.fitted(place))
+                numbers.append(calls.get(call, -1))
+        if not parts:
+            return [], notes
+        if len(parts) == len(message.parts) and all(
+            a is b for a, b in zip(parts, message.parts, strict=True)
+        ):
+            return [(numbers, self.bench.entries[index])], notes
+        return [(numbers, Entry(position, message.evolve(parts=tuple(parts))))], notes
 
     def report_dropped(self, place: Place, position: int) -> None:
+        call_id = self.pairs.results[place].call_id
         if place in self.pairs.duplicates:
-            rule, why = "result.duplicate", "dropped a further answer to call"
-        elif place in self.pairs.question or place in self.notes:
-            return
+            self.bench.report("result.duplicate", position, f"dropped a further answer to call {call_id!r}")
         else:
-            rule, why = "result.orphan", "dropped a result that answers no call:"
-        part = self.messages[place.message].parts[place.part]
-        self.bench.report(rule, position, f"{why} {getattr(part, 'call_id', '')!r}")
+            self.bench.report(
+                "result.orphan", position, f"dropped a result that answers no call: {call_id!r}"
+            )
 
-    def single(self, place: Place) -> Entry:
+    def fitted(self, place: Place) -> ToolResult:
+        """A result under its call's id, kind and name, as far as the target looks at these."""
+        asked = self.pairs.question[place]
+        result, call = self.pairs.results[place], self.final[asked]
+        position = self.bench.entries[place.message].position
+        changes: dict[str, Any] = {}
+        gemini = self.target.format == "gemini"
+        if result.call_id != call.id and not (gemini and not (result.call_id and call.id)):
+            changes["call_id"] = call.id
+            if result.call_id != self.pairs.calls[asked].id:
+                self.bench.report(
+                    "result.id", position, f"result {result.call_id!r} sent under the id {call.id!r}"
+                )
+        if result.kind != call.kind and not self.moves:
+            changes["kind"] = call.kind
+            self.bench.report(
+                "result.kind", position, f"result {call.id!r} sent as one of a {call.kind} call"
+            )
+        if gemini and not names_its_call(result, call.name):
+            changes["name"] = call.name
+            self.bench.report(
+                "result.name", position, f"result {call.id!r} sent under the name {call.name!r}"
+            )
+        elif result.name is not None and not good_name(result.name, self.target.name_pattern):
+            changes["name"] = call.name
+            self.bench.report(
+                "call.name", position, f"result of {result.name!r} sent under the name {call.name!r}"
+            )
+        if not changes:
+            return result
+        changed: ToolResult = evolve(result, **changes)
+        return changed
+
+    def moved(self, place: Place) -> Entry:
         position, message = self.bench.entries[place.message]
-        if len(message.parts) == 1 and not message.joined:
+        result = self.fitted(place)
+        self.bench.report("result.misplaced", position, f"moved the result of call {result.call_id!r} to it")
+        if len(message.parts) == 1 and not message.joined and result is message.parts[0]:
             return Entry(position, message)
-        return Entry(position, _alone(message, message.parts[place.part]))
+        return Entry(position, _alone(message, result))
 
     def synthetic(self, place: Place) -> Entry:
-        call = self.pairs.calls[place]
+        call, given = self.final[place], self.pairs.calls[place]
         position = self.bench.entries[place.message].position
-        never = call.id in self.bench.not_started
+        never = given.id in self.bench.not_started
         self.bench.report(
             "result.missing", position, f"made up a result for call {call.id!r} of {call.name!r}"
         )
@@ -190,101 +264,75 @@ class _Pairer:
         return Entry(position, Message(role="tool", parts=(result,)))
 
     def note(self, place: Place) -> Entry:
-        call, result = self.notes[place], self.pairs.results[place]
+        """A late result as the user's words: its call was answered by a synthetic one, which was sent."""
+        call, result = self.final[self.notes[place]], self.pairs.results[place]
         position = self.bench.entries[place.message].position
         self.bench.report("result.late", position, f"told the late result of call {call.id!r} as a note")
         told = f"[The result of {call.name} ({call.id}) came late:]\n{texts(result.content)}"
-        return Entry(position, Message(role="user", parts=(Text(text=told),)))
+        media = tuple(part for part in result.content if isinstance(part, Media))
+        return Entry(position, Message(role="user", parts=(Text(text=told), *media)))
 
-    def id_of(self, call: Place) -> str:
-        return self.pairs.calls[call].id
+    def one_by_one(self, response: list[Entry], results: list[Kept]) -> list[Entry]:
+        """A step of each call: what of the response comes before a call goes with it, what comes last with the last."""
+        chunks = _chunks(response)
+        self.bench.report(
+            "call.parallel",
+            response[0].position,
+            f"{len(chunks)} calls of one response sent as {len(chunks)} steps",
+        )
+        answers = {numbers[0]: entry for numbers, entry in _singles(results)}
+        found: list[Entry] = []
+        for number, chunk in enumerate(chunks):
+            found += chunk
+            if number in answers:
+                found.append(answers[number])
+        return found
 
 
-def _rank(place: Place, answers: list[Place | None]) -> int:
-    return answers.index(place) if place in answers else -1
+def _chunks(response: list[Entry]) -> list[list[Entry]]:
+    """The messages of a response, parted before each of its calls but the first."""
+    chunks: list[list[Entry]] = [[]]
+    count = 0
+    for position, message in response:
+        held: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if count:
+                    _flush(chunks[-1], position, message, held)
+                    chunks.append([])
+                    held = []
+                count += 1
+            held.append(part)
+        _flush(chunks[-1], position, message, held)
+    return chunks
+
+
+def _flush(chunk: list[Entry], position: int, message: Message, parts: list[Part]) -> None:
+    if len(parts) == len(message.parts) and (chunk or not message.joined):
+        chunk.append(Entry(position, message))
+    elif parts:
+        chunk.append(Entry(position, message.evolve(parts=tuple(parts), joined=bool(chunk))))
+
+
+def _ascends(results: list[Kept]) -> bool:
+    numbers = [number for held, _ in results for number in held]
+    return numbers == sorted(numbers)
+
+
+def _singles(results: list[Kept]) -> list[Kept]:
+    """The same with one result a message."""
+    found: list[Kept] = []
+    for numbers, entry in results:
+        if len(numbers) == 1:
+            found.append((numbers, entry))
+        else:
+            position, message = entry
+            found += [
+                ([number], Entry(position, _alone(message, part)))
+                for number, part in zip(numbers, message.parts, strict=True)
+            ]
+    return found
 
 
 def _alone(message: Message, part: Part) -> Message:
     return message.evolve(parts=(part,), joined=False)
-
-
-def _parts_before(entries: list[Entry]) -> list[int]:
-    """For each entry how many parts the earlier entries of the same position hold (an item read as two messages)."""
-    counts: list[int] = []
-    for number, (position, _) in enumerate(entries):
-        same = number > 0 and entries[number - 1].position == position
-        counts.append(counts[-1] + len(entries[number - 1].message.parts) if same else 0)
-    return counts
-
-
-def parallel(bench: Bench) -> None:
-    """Where the target takes one call at a time: a step of each call."""
-    if bench.target.parallel_calls:
-        return
-    messages = bench.messages
-    pairs = pair(messages)
-    out: list[Entry] = []
-    done: set[int] = set()
-    for index, (position, message) in enumerate(bench.entries):
-        calls = [n for n, part in enumerate(message.parts) if isinstance(part, ToolCall)]
-        if index in done:
-            continue
-        if message.role != "assistant" or len(calls) < 2:
-            out.append(bench.entries[index])
-            continue
-        bench.report(
-            "call.parallel", position, f"{len(calls)} calls of one response sent as {len(calls)} steps"
-        )
-        first = message.parts[: calls[0]]
-        for number, part_index in enumerate(calls):
-            end = calls[number + 1] if number + 1 < len(calls) else len(message.parts)
-            parts = (first if number == 0 else ()) + message.parts[part_index:end]
-            out.append(Entry(position, message.evolve(parts=parts, joined=message.joined and number == 0)))
-            answer = pairs.answer.get(Place(index, part_index))
-            if answer is not None:
-                result = messages[answer.message]
-                alone = result if len(result.parts) == 1 else _alone(result, result.parts[answer.part])
-                out.append(Entry(bench.entries[answer.message].position, alone))
-                done.add(answer.message)
-    bench.entries = out
-
-
-def ids(bench: Bench) -> None:
-    """Ids that the target takes, unique where it asks for that; a call and its result change together."""
-    target = bench.target
-    messages = bench.messages
-    pairs = pair(messages)
-    before = _parts_before(bench.entries)
-    taken: set[str] = set()
-    step = -1
-    renamed: dict[Place, str] = {}
-    for place, call in pairs.calls.items():
-        if target.unique_ids == "step" and pairs.step[place.message] != step:
-            taken, step = set(), pairs.step[place.message]
-        call_id = call.id
-        if not good_id(call_id, target) or (call_id and call_id in taken):
-            rule = "call.id_twice" if call_id and call_id in taken else "call.id"
-            position = bench.entries[place.message].position
-            call_id = new_id(
-                call_id, target, position=position, number=before[place.message] + place.part, taken=taken
-            )
-            renamed[place] = call_id
-            bench.report(rule, position, f"call id {call.id!r} renamed {call_id!r}")
-        taken.add(call_id)
-        answer = pairs.answer.get(place)
-        if answer is not None:
-            given = pairs.results[answer].call_id
-            if given != call_id and (given or target.format != "gemini"):
-                renamed[answer] = call_id
-    for index in {place.message for place in renamed}:
-        parts = tuple(
-            _renamed(part, renamed.get(Place(index, n))) for n, part in enumerate(messages[index].parts)
-        )
-        bench.replace(index, messages[index].evolve(parts=parts))
-
-
-def _renamed(part: Part, new: str | None) -> Part:
-    if new is None:
-        return part
-    changed: Part = evolve(part, id=new) if isinstance(part, ToolCall) else evolve(part, call_id=new)
-    return changed

@@ -11,35 +11,36 @@ the caller says so by `seals` and `sent`, and the repair adds instead of changin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from backstory.legality import mend_order, mend_parts, mend_steps
-from backstory.legality.bench import Bench, CallPlace, Entry, Repair, entries_of
+from backstory.legality.bench import Bench, CallPlace, Repair, entries_of
 from backstory.legality.rules import problems
-from backstory.messages import Message, texts, user
+from backstory.messages import Message
 from backstory.targets import Target
 
 MENDS: tuple[Callable[[Bench], None], ...] = (
     mend_parts.strictness,
+    mend_parts.shapes,
     mend_parts.developer_role,
-    mend_parts.foreign_reasoning,
-    mend_parts.call_parts,
+    mend_parts.repeated_ids,
+    mend_parts.calls,
     mend_parts.blank_text,
-    mend_steps.pairing,
-    mend_parts.result_kinds,
-    mend_steps.parallel,
-    mend_steps.ids,
-    mend_parts.dangling,
+    mend_steps.steps,
     mend_order.empties,
+    mend_parts.dangling,
     mend_order.one_system,
     mend_order.late_system,
     mend_order.user_first,
     mend_order.alternation,
+    mend_order.trailing_space,
     mend_parts.breakpoints,
 )
 """In this order: what is inside a message first, since it decides which messages are empty and which calls count;
-then calls and results, which decide what stands beside what; then the order of messages."""
+then calls and results, which decide what stands beside what; then the order of messages. Each leaves alone what
+breaks no rule, so that what one breach brings about does not depend on another elsewhere in the list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +65,10 @@ def mend(
     entries = entries_of(messages, positions)
     if not sent and next(problems(messages, target), None) is None:
         return Mended(messages=list(messages), positions=[entry.position for entry in entries], repairs=())
-    bench = Bench(entries, target, seals, sent, not_started)
+    bench = Bench(entries, target, seals=seals, sent=sent, not_started=not_started)
     for step in MENDS:
         step(bench)
-    _never_empty(bench, messages)
+    mend_order.something_said(bench, messages)
     _unshare(bench, messages)
     return Mended(
         messages=bench.messages,
@@ -76,43 +77,36 @@ def mend(
     )
 
 
-def _never_empty(bench: Bench, given: Sequence[Message]) -> None:
-    """Keep what the user or a tool said, as a note, where nothing else of the history is left."""
-    if any(message.role not in ("system", "developer") for message in bench.messages):
-        return
-    lost = [m for m in given if m.role not in ("system", "developer")]
-    if not lost:
-        return
-    told = "\n\n".join(filter(None, (texts(message.parts) for message in lost)))
-    note = f"[From earlier in this conversation:]\n{told}" if told.strip() else mend_order.EMPTY
-    bench.entries.append(Entry(bench.entries[-1].position if bench.entries else 0, user(note)))
-    mend_parts.strictness(bench)
-    bench.report("content.empty", bench.entries[-1].position, "kept what was left as a note of the user's")
-
-
 def _unshare(bench: Bench, given: Sequence[Message]) -> None:
-    """An item that was read as several messages is verbatim only while all of them stand unchanged in a row."""
-    groups: dict[int, list[Message]] = {}
-    for message in given:
-        if message.native is not None:
-            groups.setdefault(id(message.native.value), []).append(message)
-    shared = {key: group for key, group in groups.items() if len(group) > 1}
-    if not shared:
+    """An item that was read as several messages is verbatim only while all of them stand unchanged in a row.
+
+    One that lost the others is written anew, and is joined to nothing that is not of its own item.
+    """
+    group_of: dict[int, list[Message]] = {}
+    for before, message in itertools.pairwise(given):
+        if _same_item(before, message):
+            group = group_of.setdefault(id(before), [before])
+            group.append(message)
+            group_of[id(message)] = group
+    if not group_of:
         return
-    messages = bench.messages
     number = 0
-    while number < len(messages):
-        native = messages[number].native
-        group = shared.get(id(native.value)) if native is not None else None
-        if group is None:
-            number += 1
-            continue
-        row = messages[number : number + len(group)]
+    while number < len(bench.entries):
+        message = bench.entries[number].message
+        group = group_of.get(id(message), [message])
+        row = [entry.message for entry in bench.entries[number : number + len(group)]]
         if len(row) == len(group) and all(a is b for a, b in zip(row, group, strict=True)):
             number += len(group)
             continue
-        before = messages[number - 1] if number else None
-        together = before is not None and before.native is not None and native is not None
-        joined = together and before.native.value is native.value and messages[number].joined  # type: ignore[union-attr]
-        bench.replace(number, messages[number].evolve(joined=bool(joined)))
+        bench.replace(number, message.evolve())
         number += 1
+    for number, (_, message) in enumerate(bench.entries):
+        if message.joined and message.role != "assistant":
+            if not number or not _same_item(bench.entries[number - 1].message, message):
+                bench.replace(number, message.evolve(joined=False))
+
+
+def _same_item(before: Message, message: Message) -> bool:
+    if not message.joined or message.native is None or before.native is None:
+        return False
+    return message.native.value is before.native.value

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from backstory.legality import find
 from backstory.legality.find import Breach, View
-from backstory.messages import Message
+from backstory.messages import Message, Opaque
 from backstory.targets import Target
 
 
@@ -54,8 +54,8 @@ def _always(_: Target) -> bool:
     return True
 
 
-def _anthropic(target: Target) -> bool:
-    return target.format == "anthropic"
+def _is(*formats: str) -> Callable[[Target], bool]:
+    return lambda target: target.format in formats
 
 
 _CHAT_DOC = "https://platform.openai.com/docs/api-reference/chat/create"
@@ -63,7 +63,6 @@ _RESPONSES_DOC = "https://platform.openai.com/docs/api-reference/responses/creat
 _REASONING_DOC = "https://platform.openai.com/docs/guides/reasoning"
 _ANTHROPIC_DOC = "https://docs.anthropic.com/en/api/messages"
 _ANTHROPIC_TOOLS = "https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use"
-_THINKING_DOC = "https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking"
 _CACHE_DOC = "https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching"
 _GEMINI_DOC = "https://ai.google.dev/gemini-api/docs/function-calling"
 _TEMPLATES = "https://huggingface.co/docs/transformers/chat_templating: templates raise on other orders"
@@ -72,6 +71,14 @@ _TEMPLATES = "https://huggingface.co/docs/transformers/chat_templating: template
 RULES: tuple[Rule, ...] = (
     Rule(name="json.strict", holds=_always, find=find.not_strict,
          mend="replace what JSON cannot hold", source="RFC 8259, sections 6 and 8.1"),
+    Rule(name="message.shape", holds=_always, find=find.shape,
+         mend="write it anew as the API has it", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}; {_GEMINI_DOC}"),
+    Rule(name="message.part", holds=_always, find=find.misplaced_parts,
+         mend="leave the part out; a result becomes a message of its own", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
+    Rule(name="message.name", holds=lambda t: t.speaker_pattern is not None, find=find.speaker,
+         mend="rename the speaker, distinct speakers distinctly", source=f"{_CHAT_DOC}#messages: name"),
+    Rule(name="item.id_twice", holds=_is("openai_responses"), find=find.item_ids,
+         mend="leave out the later one's id", source="'Duplicate item found with id …'"),
     Rule(name="system.developer", holds=lambda t: not t.developer, find=find.unknown_developer,
          mend="send it as a system message", source=_TEMPLATES),
     Rule(name="system.late", holds=lambda t: not t.system_anywhere, find=find.late_system,
@@ -83,6 +90,10 @@ RULES: tuple[Rule, ...] = (
          source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
     Rule(name="content.blank_text", holds=_always, find=find.blank_text,
          mend="drop the blank part", source=f"{_ANTHROPIC_DOC}: text content blocks must be non-empty"),
+    Rule(name="content.trailing_space", holds=_is("anthropic"), find=find.trailing_space,
+         mend="strip it", source="'final assistant content cannot end with trailing whitespace'"),
+    Rule(name="order.nothing_said", holds=_is("anthropic", "gemini"), find=find.nothing_said,
+         mend="put a user mark there", source=f"{_ANTHROPIC_DOC}; {_GEMINI_DOC}: at least one message"),
     Rule(name="order.user_first", holds=lambda t: t.user_first, find=find.not_user_first,
          mend="put a user mark before it", source=f"{_ANTHROPIC_DOC}; {_GEMINI_DOC}; {_TEMPLATES}"),
     Rule(name="order.alternation", holds=lambda t: t.alternates, find=find.same_role,
@@ -92,19 +103,24 @@ RULES: tuple[Rule, ...] = (
          source="Mistral's chat templates: 'After the optional system message, conversation roles must alternate'"),
     Rule(name="call.arguments", holds=lambda t: t.object_arguments, find=find.arguments,
          mend="mend the JSON, or keep the text as one field of an object", source=f"{_ANTHROPIC_DOC}; {_GEMINI_DOC}"),
-    Rule(name="call.kind", holds=_always, find=find.custom,
+    Rule(name="call.kind", holds=_always, find=find.kind,
          mend="send it as a function call with its input as one field", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
     Rule(name="call.name", holds=_always, find=find.call_name,
          mend="rename it, the same name always the same way", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}; {_GEMINI_DOC}"),
-    Rule(name="message.name", holds=lambda t: t.speaker_pattern is not None, find=find.speaker,
-         mend="rename the speaker, distinct speakers distinctly", source=f"{_CHAT_DOC}#messages: name"),
     Rule(name="call.id", holds=_always, find=find.call_id,
          mend="give it another id, call and result together", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
     Rule(name="call.id_twice", holds=_always, find=find.id_twice,
          mend="give the later one another id, call and result together",
          source=f"{_ANTHROPIC_DOC}: tool_use ids must be unique; {_RESPONSES_DOC}"),
+    Rule(name="call.parallel", holds=lambda t: not t.parallel_calls, find=find.parallel,
+         mend="make a step of each call",
+         source="https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md"),
     Rule(name="result.id", holds=_always, find=find.mismatched_id,
          mend="give the result its call's id", source=_CHAT_DOC),
+    Rule(name="result.name", holds=_is("gemini"), find=find.mismatched_name,
+         mend="give the result its call's name", source=_GEMINI_DOC),
+    Rule(name="result.kind", holds=_is("openai_responses"), find=find.mismatched_kind,
+         mend="send it as an output of its call's kind", source=_RESPONSES_DOC),
     Rule(name="result.orphan", holds=_always, find=find.orphans,
          mend="drop the orphan alone", source=f"{_CHAT_DOC}; {_RESPONSES_DOC}; {_ANTHROPIC_TOOLS}; {_GEMINI_DOC}"),
     Rule(name="result.duplicate", holds=_always, find=find.duplicates,
@@ -115,14 +131,30 @@ RULES: tuple[Rule, ...] = (
          mend="move it to its call", source=f"{_ANTHROPIC_TOOLS}: tool results come first in the next user message"),
     Rule(name="result.order", holds=lambda t: t.ordered_results, find=find.disordered,
          mend="put the results in the order of their calls", source=_GEMINI_DOC),
-    Rule(name="call.parallel", holds=lambda t: not t.parallel_calls, find=find.parallel,
-         mend="make a step of each call",
-         source="https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md"),
-    Rule(name="reasoning.foreign", holds=lambda t: t.format != "openai_chat", find=find.foreign_reasoning,
-         mend="leave it out", source=f"{_THINKING_DOC}; {_REASONING_DOC}"),
-    Rule(name="reasoning.dangling", holds=lambda t: t.format == "openai_responses", find=find.dangling,
-         mend="leave it out, and the id of the call that it belonged to", source=_REASONING_DOC),
-    Rule(name="cache.breakpoints", holds=_anthropic, find=find.breakpoints,
+    Rule(name="reasoning.dangling", holds=_is("openai_responses"), find=find.dangling,
+         mend="leave it out, and the ids that refer to it", source=_REASONING_DOC),
+    Rule(name="cache.breakpoints", holds=_is("anthropic"), find=find.breakpoints,
          mend="drop the oldest markers", source=f"{_CACHE_DOC}: up to 4 breakpoints"),
 )
 # fmt: on
+
+
+def is_ready(messages: Sequence[Message], target: Target) -> bool:
+    """Whether the model is the one to speak next: the list ends with the user's words or a tool's results.
+
+    Or with a response that its own server has not finished: a server tool's call that was paused
+    (https://docs.anthropic.com/en/api/handling-stop-reasons: ``pause_turn``), a server's own item (Responses).
+    """
+    if not messages:
+        return False
+    last = messages[-1]
+    if last.role != "assistant":
+        return last.role in ("user", "tool")
+    if target.format not in ("anthropic", "openai_responses") or not last.parts:
+        return False
+    part = last.parts[-1]
+    if not isinstance(part, Opaque):
+        return False
+    return (
+        target.format != "anthropic" or part.kind == "server_tool_use" or part.kind.endswith("_tool_result")
+    )

@@ -47,73 +47,114 @@ class Pairing:
 
 
 def pair(messages: Sequence[Message]) -> Pairing:
-    """Pair calls and results.
+    """Pair calls and results, in one pass from the first to the last.
 
-    A result goes to a waiting call of the newest step if one has its id (first call first), else to the newest
-    earlier call that still waits, else it is a further answer to the newest call of that id, else an orphan.
-    Where a result has no id, the tool's name stands in for it. A real result takes the place of a synthetic
-    one, wherever the two stand; which of the two then counts as the duplicate is the synthetic one.
+    A result goes to a call with its id that still waits: of the newest step that has one, the first. Else it is a
+    further answer to the newest call of that id, else an orphan. Where a result has no id, its tool's name stands
+    in for it; where a call has none, it takes a result of its own step that answers nothing else. A real result
+    takes the place of a synthetic one, which then counts as the duplicate.
+
+    What a result answers never depends on what comes after it, with that one exception.
     """
-    pairing = Pairing()
-    waiting: dict[tuple[str, str], list[Place]] = {}
-    asked: dict[tuple[str, str], Place] = {}
-    step_start = -1
+    pairer = _Pairer()
+    start = -1
     for index, message in enumerate(messages):
         if message.role == "assistant":
-            if not (message.joined and step_start >= 0 and messages[index - 1].role == "assistant"):
-                step_start = index
+            if not continues(messages, index):
+                start = index
             for number, part in enumerate(message.parts):
                 if isinstance(part, ToolCall):
-                    place = Place(index, number)
-                    pairing.calls[place] = part
-                    pairing.step[index] = step_start
-                    key = _key(part.id, part.name)
-                    waiting.setdefault(key, []).append(place)
-                    asked[key] = place
-            continue
-        for number, part in enumerate(message.parts):
-            if isinstance(part, ToolResult):
-                place = Place(index, number)
-                pairing.results[place] = part
-                _answer(pairing, place, part, waiting, asked)
-    return pairing
+                    pairer.call(Place(index, number), part, start)
+        else:
+            for number, part in enumerate(message.parts):
+                if isinstance(part, ToolResult):
+                    pairer.result(Place(index, number), part)
+    return pairer.found
 
 
-def _key(call_id: str, name: str | None) -> tuple[str, str]:
-    return (call_id, "") if call_id else ("", name or "")
+def continues(messages: Sequence[Message], index: int) -> bool:
+    """Whether message `index` goes on with the response that the message before it began."""
+    message = messages[index]
+    return (
+        message.joined
+        and message.role == "assistant"
+        and index > 0
+        and messages[index - 1].role == "assistant"
+    )
 
 
-def _answer(
-    pairing: Pairing,
-    place: Place,
-    result: ToolResult,
-    waiting: dict[tuple[str, str], list[Place]],
-    asked: dict[tuple[str, str], Place],
-) -> None:
-    key = _key(result.call_id, result.name)
-    places = waiting.get(key)
-    if not places and not result.call_id:
-        named = (k for k, held in waiting.items() if held and pairing.calls[held[-1]].name == result.name)
-        key = max(named, key=lambda k: waiting[k][-1], default=key)
-        places = waiting.get(key)
-    if places:
-        newest = pairing.step[places[-1].message]
-        call = next(p for p in places if pairing.step[p.message] == newest)
-        places.remove(call)
-        pairing.answer[call] = place
-        pairing.question[place] = call
-        return
-    if key not in asked:
-        pairing.orphans.append(place)
-        return
-    call = asked[key]
-    held = pairing.answer[call]
-    if pairing.results[held].synthetic and not result.synthetic:
-        pairing.answer[call], pairing.question[place] = place, call
-        del pairing.question[held]
-        pairing.duplicates[held] = call
-    else:
-        pairing.duplicates[place] = call
+_Key = tuple[Literal["id", "name", "any", "no id"], str]
+
+
+class _Pairer:
+    """What is known on the way: calls by id and by name, oldest first, those that were answered taken off lazily."""
+
+    def __init__(self) -> None:
+        self.found = Pairing()
+        self.waiting: dict[_Key, list[Place]] = {}
+        self.newest: dict[_Key, Place] = {}
+        self.stand_ins: dict[_Key, list[Place]] = {}  # calls whose answer is synthetic
+        self.step = -1
+
+    def call(self, place: Place, call: ToolCall, step: int) -> None:
+        self.found.calls[place] = call
+        self.found.step[place.message] = self.step = step
+        keys: list[_Key] = [("name", call.name), ("any", ""), ("id", call.id) if call.id else ("no id", "")]
+        for key in keys:
+            self.waiting.setdefault(key, []).append(place)
+            self.newest[key] = place
+
+    def result(self, place: Place, result: ToolResult) -> None:
+        self.found.results[place] = result
+        key: _Key = ("id", result.call_id) if result.call_id else ("name", result.name or "")
+        call = self.first_waiting(key)
+        if call is None and key not in self.newest:
+            call = self.anonymous(result)
+        if call is not None:
+            self.found.answer[call] = place
+            self.found.question[place] = call
+            if result.synthetic:
+                self.stand_ins.setdefault(key, []).append(call)
+        elif key not in self.newest:
+            self.found.orphans.append(place)
+        elif self.stand_ins.get(key) and not result.synthetic:
+            self.replace(self.stand_ins[key].pop(), place)
+        else:
+            self.found.duplicates[place] = self.newest[key]
+
+    def first_waiting(self, key: _Key) -> Place | None:
+        """The first call under a key that waits, in the newest step that has one."""
+        places = self.waiting.get(key)
+        if not places:
+            return None
+        answer, step = self.found.answer, self.found.step
+        while places and places[-1] in answer:
+            places.pop()
+        first = None
+        for place in reversed(places):
+            if first is not None and step[place.message] != step[first.message]:
+                break
+            if place not in answer:
+                first = place
+        return first
+
+    def anonymous(self, result: ToolResult) -> Place | None:
+        """For a result that names nothing that is known: a call of the newest step, if one of the two has no id."""
+        if result.call_id:
+            call = self.first_waiting(("no id", ""))
+            if call is not None and result.name not in (None, self.found.calls[call].name):
+                call = None
+        else:
+            call = None if result.name else self.first_waiting(("any", ""))
+        return call if call is not None and self.found.step[call.message] == self.step else None
+
+    def replace(self, call: Place, place: Place) -> None:
+        """A real result in place of a synthetic one."""
+        found = self.found
+        held = found.answer[call]
+        found.answer[call], found.question[place] = place, call
+        del found.question[held]
+        found.duplicates[held] = call
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +198,37 @@ def starts_turn(before: Message | None, message: Message) -> bool:
 def turns(messages: Sequence[Message]) -> list[Turn]:
     """The turns of a list, which cover it from its first message after the system's to the end, in order.
 
-    A list that begins with the assistant begins with a turn that has no user message.
+    A list that begins with the assistant begins with a turn that has no user message. Words that stand between a
+    call and its result begin no turn: they would be cut apart.
     """
-    head = head_length(messages)
-    starts = [i for i in range(head, len(messages)) if i == head or starts_turn(messages[i - 1], messages[i])]
-    found: list[Turn] = []
-    for start, stop in itertools.pairwise([*starts, len(messages)]):
-        found.append(Turn(start, stop, tuple(_steps(messages, start, stop))))
-    return found
-
-
-def _steps(messages: Sequence[Message], start: int, stop: int) -> list[Step]:
-    starts = [
-        i
-        for i in range(start, stop)
-        if messages[i].role == "assistant"
-        and not (messages[i].joined and i > start and messages[i - 1].role == "assistant")
+    starts: list[int] = []
+    asked: set[str] = set()  # ids of the newest step's calls
+    pending = False  # the newest start stands after calls, so that their results may still follow
+    for index in range(head_length(messages), len(messages)):
+        message = messages[index]
+        if message.role == "assistant":
+            if not continues(messages, index):
+                asked = set()
+            asked.update(call.id for call in message.calls)
+            pending = False
+        elif message.role == "tool":
+            if pending and any(result.call_id in asked for result in message.results):
+                starts.pop()
+                pending = False
+        elif starts and starts_turn(messages[index - 1], message):
+            starts.append(index)
+            pending = bool(asked)
+        if not starts:
+            starts.append(index)
+    return [
+        Turn(start, stop, _steps(messages, start, stop))
+        for start, stop in itertools.pairwise([*starts, len(messages)])
     ]
-    return [Step(a, b) for a, b in itertools.pairwise([*starts, stop])]
+
+
+def _steps(messages: Sequence[Message], start: int, stop: int) -> tuple[Step, ...]:
+    starts = [i for i in range(start, stop) if messages[i].role == "assistant" and not continues(messages, i)]
+    return tuple(Step(a, b) for a, b in itertools.pairwise([*starts, stop]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +242,12 @@ class Cut:
 def cut_points(messages: Sequence[Message]) -> list[Cut]:
     """Where the list may be cut, oldest first: the start of each turn, and of each step inside one.
 
-    A place between a call and its result is never one, also where the two stand apart or one came late.
+    None stands inside a step. A result that came late, after another step had begun, holds no cut up: it goes
+    with its call, whichever side that is on (repair moves it there, or drops it as an orphan). Else one call that
+    is answered hours later would keep a session from ever being cut.
     """
-    inside: set[int] = set()
-    for call, result in pair(messages).answer.items():
-        inside.update(range(call.message + 1, result.message + 1))
     found: list[Cut] = []
     for turn in turns(messages):
         found.append(Cut(turn.start, "turn"))
         found += [Cut(step.start, "step") for step in turn.steps if step.start > turn.start]
-    return [cut for cut in found if cut.index not in inside]
+    return found

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from backstory.messages import (
-    Image,
     Media,
     Message,
+    Native,
     Opaque,
     Part,
     Reasoning,
@@ -21,28 +23,115 @@ from backstory.messages import (
 )
 from backstory.targets import Target
 
+DEEPEST = 256
+"""Levels of nesting that may be sent. JSON readers commonly refuse at 500 to 1,000, and a request adds its own."""
+
+_LONGEST_INT = 4_000 * 3
+"""Bits. CPython writes no integer of more than 4,300 digits (https://docs.python.org/3/library/stdtypes.html)."""
+
 
 def is_strict(value: object) -> bool:
-    """Whether a value is strict JSON in UTF-8: no NaN, no lone surrogate, not nested beyond what JSON readers take."""
+    """Whether a value is strict JSON in UTF-8: no NaN, no lone surrogate, no foreign type, not nested too deep."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        deeper: list[Any] = []
+        for held in level:
+            kind = type(held)
+            if kind is str:
+                if not (held.isascii() or _is_utf8(held)):
+                    return False
+            elif kind is dict:
+                for key in held:
+                    if type(key) is not str or not (key.isascii() or _is_utf8(key)):
+                        return False
+                deeper += held.values()
+            elif kind is list or kind is tuple:
+                deeper += held
+            elif held is None or kind is bool:
+                continue
+            elif not _is_rare(held):
+                return False
+        if not deeper:
+            return True
+        level = deeper
+    return False
+
+
+def _is_rare(value: Any) -> bool:
+    """Numbers, and subclasses of text such as an enum's member."""
+    if isinstance(value, int):
+        return value.bit_length() <= _LONGEST_INT
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str) and _is_utf8(value)
+
+
+def _is_utf8(text: str) -> bool:
     try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    except (ValueError, TypeError, RecursionError):
+        text.encode()
+    except UnicodeEncodeError:
         return False
     return True
 
 
-def is_object(arguments: str) -> bool:
-    """Whether a call's arguments are a JSON object."""
+def is_strict_message(message: Message, target: Target) -> bool:
+    """Whether all that would be written of a message is strict JSON."""
+    native = message.native
+    if native is not None and native.format == target.format:
+        if not is_strict(native.value):
+            return False
+        if native.intact:
+            return True
+    return is_strict([message.name, [_written(part, target) for part in message.parts]])
+
+
+def _written(part: Part, target: Target) -> list[object]:
+    """Whatever of a part may reach the wire, as JSON values."""
+    native = part.native
+    found: list[object] = [part.signature]
+    if native is not None and native.format == target.format:
+        found.append(native.value)
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            found.append(text)
+        case Reasoning(text=text, encrypted=encrypted):
+            found += [text, encrypted]
+        case ToolCall(id=call_id, name=name, arguments=arguments):
+            found += [call_id, name, arguments]
+        case ToolResult(call_id=call_id, name=maybe, content=content):
+            found += [call_id, maybe, [_written(inner, target) for inner in content]]
+        case Media():
+            found += [part.url, part.data, part.file_id, part.media_type]
+            found += [getattr(part, field, None) for field in ("detail", "transcript", "name", "text")]
+    return found
+
+
+def is_object(arguments: str, target: Target) -> bool:
+    """Whether a call's arguments are a JSON object, and one that the target's format can hold as an object."""
     if arguments == "{}":
         return True
     try:
-        return isinstance(json.loads(arguments, parse_constant=_refuse), dict)
+        value = json.loads(arguments, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
+    return isinstance(value, dict) and (target.format not in HOLDS_OBJECTS or is_strict(value))
+
+
+HOLDS_OBJECTS = frozenset({"anthropic", "gemini"})
+"""Formats that hold a call's arguments as an object; the others as a string."""
 
 
 def _refuse(constant: str) -> Any:
     raise ValueError(constant)
+
+
+@functools.lru_cache(maxsize=64)
+def _matcher(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern).fullmatch
+
+
+def good_name(name: str, pattern: str | None) -> bool:
+    return pattern is None or _matcher(pattern)(name) is not None
 
 
 def good_id(call_id: str, target: Target) -> bool:
@@ -51,11 +140,7 @@ def good_id(call_id: str, target: Target) -> bool:
         return target.format == "gemini"
     if target.id_length is not None and len(call_id) > target.id_length:
         return False
-    return target.id_pattern is None or re.fullmatch(target.id_pattern, call_id) is not None
-
-
-def good_name(name: str, pattern: str | None) -> bool:
-    return pattern is None or re.fullmatch(pattern, name) is not None
+    return target.id_pattern is None or good_name(call_id, target.id_pattern)
 
 
 def is_blank(text: str, target: Target) -> bool:
@@ -65,77 +150,50 @@ def is_blank(text: str, target: Target) -> bool:
 
 def carries(part: Part, target: Target) -> bool:
     """Whether a part says anything once it is written for the target."""
-    match part:
-        case Text(text=text) | Refusal(text=text):
-            return not is_blank(text, target) or (target.format == "gemini" and part.signature is not None)
-        case ToolCall() | ToolResult():
-            return True
-        case Reasoning():
-            return target.format != "openai_chat" and takes_reasoning(part, target)
-        case Opaque():
-            return part.native is not None and part.native.format == target.format
-        case Media():
-            return media_kind(part) in target.media or (
-                part.native is not None and part.native.format == target.format
-            )
-    return False
+    if isinstance(part, (Text, Refusal)):
+        return not is_blank(part.text, target) or (target.format == "gemini" and part.signature is not None)
+    if isinstance(part, Reasoning):
+        return target.format != "openai_chat" and takes_reasoning(part, target)
+    if isinstance(part, Opaque):
+        return is_of(part.native, target) and target.origin.matches(part.origin)
+    return True  # calls and results; media, since words stand in its place where it cannot be sent
 
 
-def media_kind(part: Media) -> str:
-    return "image" if isinstance(part, Image) else type(part).__name__.lower()
+def is_of(native: Native | None, target: Target) -> bool:
+    return native is not None and native.format == target.format
 
 
 def takes_reasoning(part: Reasoning, target: Target) -> bool:
     """Whether a reasoning part may go back to the target: made by it, and signed where it asks for that."""
-    if not target.origin.matches(part.origin) or part.native is None or part.native.format != target.format:
+    if target.reasoning == "never" or not target.origin.matches(part.origin):
         return False
-    return target.format != "anthropic" or part.redacted or bool(part.signature)
+    if target.format == "anthropic":
+        return bool(part.encrypted) if part.redacted else bool(part.signature)
+    return is_of(part.native, target)
 
 
 def is_empty(message: Message, target: Target) -> bool:
     """Whether nothing of a message would reach the target."""
-    if message.role == "tool":
-        return not message.parts
     return not any(carries(part, target) for part in message.parts)
 
 
-def strings_of(part: Part) -> list[object]:
-    """Whatever of a part reaches the wire, as JSON values."""
-    native = part.native
-    found: list[object] = (
-        [dict(native.value)] if native is not None and isinstance(native.value, Mapping) else []
-    )
-    match part:
-        case Text(text=text) | Refusal(text=text):
-            found.append(text)
-        case Reasoning(text=text, encrypted=encrypted):
-            found += [text, encrypted]
-        case ToolCall(id=call_id, name=name, arguments=arguments):
-            found += [call_id, name, arguments]
-        case ToolResult(call_id=call_id, name=maybe, content=content):
-            found += [call_id, maybe]
-            for inner in content:
-                found += strings_of(inner)
-        case Media(url=url, data=data, file_id=file_id, media_type=media_type):
-            found += [url, data, file_id, media_type]
-    found.append(part.signature)
-    return found
-
-
 def has_blank_text(message: Message, target: Target) -> bool:
-    """Whether a blank text stands beside other parts, or inside a tool result's list."""
+    """Whether a blank text stands beside other parts, or in a tool result's list."""
     if message.role == "tool":
-        return any(
-            isinstance(part, ToolResult)
-            and any(is_blank_part(inner, target) for inner in part.content)
-            and (len(part.content) > 1 or part.content[0].native is not None)
-            for part in message.parts
-        )
+        return any(isinstance(part, ToolResult) and _has_blank(part, target) for part in message.parts)
     return any(is_blank_part(part, target) for part in message.parts) and not is_empty(message, target)
 
 
+def _has_blank(result: ToolResult, target: Target) -> bool:
+    """A result may be an empty string; what it may not hold is a part without text."""
+    content = result.content
+    if len(content) == 1 and content[0].native is None:
+        return False
+    return any(is_blank_part(part, target) for part in content)
+
+
 def is_blank_part(part: Part, target: Target) -> bool:
-    return isinstance(part, Text) and not carries(part, target)
+    return isinstance(part, (Text, Refusal)) and not carries(part, target)
 
 
 def takes_kind(call: ToolCall, target: Target) -> bool:
@@ -144,22 +202,20 @@ def takes_kind(call: ToolCall, target: Target) -> bool:
         return True
     if call.kind == "custom":
         return target.custom_calls
-    return call.native is not None and call.native.format == target.format
+    return target.format == "openai_responses" and is_of(call.native, target)
 
 
-def count_markers(message: Message) -> int:
-    """`cache_control` markers on the blocks of a message, those inside tool results included."""
-    count = 0
-    for part in message.parts:
-        count += is_marked(part)
-        if isinstance(part, ToolResult):
-            count += sum(is_marked(inner) for inner in part.content)
-    return count
+def markers(part: Part) -> int:
+    """`cache_control` markers of a part as Anthropic gets it, those inside it included."""
+    native = part.native
+    if native is None or native.format != "anthropic":
+        return 0
+    if isinstance(part, ToolResult):
+        return int(native.value.get("cache_control") is not None) + sum(map(markers, part.content))
+    return _markers(native.value)
 
 
-def is_marked(part: Part) -> bool:
-    return (
-        part.native is not None
-        and part.native.format == "anthropic"
-        and part.native.value.get("cache_control") is not None
-    )
+def _markers(value: object) -> int:
+    if isinstance(value, Mapping):
+        return int(value.get("cache_control") is not None) + _markers(value.get("content"))
+    return sum(map(_markers, value)) if isinstance(value, list) else 0
