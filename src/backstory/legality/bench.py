@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from backstory.messages import Message, ToolCall
+from backstory.messages import Message
 from backstory.targets import Target
 
 
@@ -31,10 +31,10 @@ class Entry(NamedTuple):
 
 
 class CallPlace(NamedTuple):
-    """A call by its place in the caller's list: position of the message, number among that message's parts."""
+    """A call by its place in the caller's list: position of the item, number among that item's calls."""
 
     position: int
-    part: int
+    number: int
 
 
 class Bench:
@@ -56,8 +56,9 @@ class Bench:
         self.target = target
         self.not_started = frozenset(not_started)
         self.repairs: list[Repair] = []
+        self.made: list[CallPlace] = []  # calls for which a result was made up
         self._seals = sorted(seals)
-        self._sent = _numbered(entries, sent) if sent else frozenset()
+        self._sent = frozenset(sent)
 
     @property
     def messages(self) -> list[Message]:
@@ -76,26 +77,9 @@ class Bench:
 
     def was_sent(self, position: int, number: int) -> bool:
         """Whether the model has seen a synthetic result for the call of this number among a position's calls."""
-        return (position, number) in self._sent
+        return CallPlace(position, number) in self._sent
 
 
 def entries_of(messages: Sequence[Message], positions: Iterable[int] | None) -> list[Entry]:
     places = range(len(messages)) if positions is None else positions
     return [Entry(position, message) for position, message in zip(places, messages, strict=True)]
-
-
-def _numbered(entries: Sequence[Entry], places: Collection[CallPlace]) -> frozenset[tuple[int, int]]:
-    """Calls by their number among the calls of their position: other parts may be dropped before they count."""
-    wanted = set(places)
-    found: set[tuple[int, int]] = set()
-    at, parts, calls = -2, 0, 0
-    for position, message in entries:
-        if position != at:
-            at, parts, calls = position, 0, 0
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                if (position, parts) in wanted:
-                    found.add((position, calls))
-                calls += 1
-            parts += 1
-    return frozenset(found)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
-from backstory.legality.bench import Bench, Entry
+from backstory.legality.bench import Bench, CallPlace, Entry
 from backstory.legality.find import names_its_call, unowned
 from backstory.legality.naming import new_id
 from backstory.legality.steps import Place, continues, pair
@@ -250,6 +250,7 @@ class _Stepper:
         call, given = self.final[place], self.pairs.calls[place]
         position = self.bench.entries[place.message].position
         never = given.id in self.bench.not_started
+        self.bench.made.append(CallPlace(position, self.numbers[place]))
         self.bench.report(
             "result.missing", position, f"made up a result for call {call.id!r} of {call.name!r}"
         )

@@ -45,11 +45,15 @@ breaks no rule, so that what one breach brings about does not depend on another 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mended:
-    """The legal messages, the position in the caller's list that each comes from, and what was changed."""
+    """The legal messages, the position in the caller's list that each comes from, and what was changed.
+
+    `made` are the calls for which a result was made up: once that was sent, they are `sent` in the next mending.
+    """
 
     messages: list[Message]
     positions: list[int]
     repairs: tuple[Repair, ...]
+    made: tuple[CallPlace, ...] = ()
 
 
 def mend(
@@ -74,6 +78,7 @@ def mend(
         messages=bench.messages,
         positions=[entry.position for entry in bench.entries],
         repairs=tuple(bench.repairs),
+        made=tuple(bench.made),
     )
 
 

@@ -1,0 +1,112 @@
+"""Where replay begins: whole steps, filled from the newest back, under limits of tokens, messages and turns.
+
+The window steps and does not slide: it fills up to its limits, and is then cut to a low mark, so that between two
+cuts each request extends the one before. A cut stands at the start of a turn; only where the newest turn alone is
+too big does it stand inside that turn, at a step, and the turn's user message is kept before it.
+
+Pure: it sees messages and their tokens, and `backstory.legality.steps` says where they can be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backstory.context.budget import LOW_MARK
+from backstory.errors import ConfigurationError
+from backstory.legality.steps import Turn, turns
+from backstory.messages import Message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a window may hold; `None` is no limit. The tightest holds."""
+
+    tokens: int | None = None
+    messages: int | None = None
+    turns: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "turns"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ConfigurationError(f"max_{name} must be a whole number, 1 or more, not {value!r}")
+
+    def low(self, mark: float = LOW_MARK, *, fixed: int = 0) -> Limits:
+        """What a cut leaves: of everything the share `mark`, and of turns and messages one at least.
+
+        `fixed` is the tokens outside the window that count against the same budget.
+        """
+        tokens = self.tokens
+        if tokens is not None:
+            tokens = max(0, int((tokens + fixed) * mark) - fixed)
+        return Limits(
+            tokens=tokens,
+            messages=None if self.messages is None else max(1, int(self.messages * mark)),
+            turns=None if self.turns is None else max(1, int(self.turns * mark)),
+        )
+
+    def hold(self, *, tokens: int, messages: int, turns: int) -> bool:
+        return (
+            (self.tokens is None or tokens <= self.tokens)
+            and (self.messages is None or messages <= self.messages)
+            and (self.turns is None or turns <= self.turns)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Replay messages `start` to the end, and before them those from `kept[0]` up to `kept[1]` (a user message).
+
+    `fits` is false where even the newest step with its user message is over the limits.
+    """
+
+    start: int
+    kept: tuple[int, int] | None = None
+    fits: bool = True
+
+
+def choose(messages: Sequence[Message], tokens: Sequence[int], high: Limits, low: Limits) -> Choice:
+    """The longest suffix within `low`, beginning at a turn.
+
+    If the newest turn alone is over `low`, that turn, if it is within `high`; else the longest suffix of its steps
+    that is within `low` together with its user message; else the newest step, whatever its size.
+    `messages` are those after the leading system messages, `tokens` theirs.
+    """
+    found = turns(messages)
+    if not found:
+        return Choice(0)
+    start: int | None = None
+    used = count = 0
+    for number, turn in enumerate(reversed(found), start=1):
+        used += sum(tokens[turn.start : turn.stop])
+        count += turn.stop - turn.start
+        if not low.hold(tokens=used, messages=count, turns=number):
+            break
+        start = turn.start
+    if start is not None:
+        return Choice(start)
+    newest = found[-1]
+    alone = sum(tokens[newest.start : newest.stop])
+    if high.hold(tokens=alone, messages=newest.stop - newest.start, turns=1):
+        return Choice(newest.start)
+    return _inside(newest, tokens, high, low)
+
+
+def _inside(turn: Turn, tokens: Sequence[int], high: Limits, low: Limits) -> Choice:
+    if not turn.steps:
+        return Choice(turn.start, fits=False)
+    first = turn.steps[0].start
+    own = sum(tokens[turn.start : first])
+    kept = (turn.start, first) if first > turn.start else None
+    used, start = own, turn.stop
+    for step in reversed(turn.steps):
+        used += sum(tokens[step.start : step.stop])
+        count = first - turn.start + turn.stop - step.start
+        limits = low if start < turn.stop else high  # the newest step stays, if it fits at all
+        if not limits.hold(tokens=used, messages=count, turns=1):
+            break
+        start = step.start
+    fits = start < turn.stop
+    start = start if fits else turn.steps[-1].start
+    return Choice(turn.start, fits=fits) if start == first else Choice(start, kept, fits=fits)
