@@ -6,10 +6,13 @@ Each method is one call and raises `OSError` as it does; nothing here knows what
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+
+from backstory.errors import StoreUnavailable
 
 if sys.platform == "win32":
     import msvcrt
@@ -166,3 +169,22 @@ class Disk:
             msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
         else:
             fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+_CAUSES = {
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    getattr(errno, "EDQUOT", -1): "the disk quota is used up; free some space and try again",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EMFILE: "too many open files",
+    errno.ENOENT: "the file or its folder is gone",
+    errno.EIO: "the disk reports an error",
+}
+
+
+def explained(error: OSError, what: str) -> StoreUnavailable:
+    """What the system's error means for whoever called us."""
+    cause = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
+    where = f" ({error.filename})" if error.filename else ""
+    return StoreUnavailable(f"{what} cannot be read or written: {cause}{where}")

@@ -14,12 +14,12 @@ system's errors into ours. What happens on disk is in `session_files` and below 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from time import perf_counter
 from typing import Any, TypeVar
 
 from backstory.errors import ConfigurationError, StoreUnavailable
@@ -28,7 +28,7 @@ from backstory.stores import rules
 from backstory.stores.asides import BlobFiles
 from backstory.stores.base import Durability
 from backstory.stores.clock import Clock, SystemClock, timestamp
-from backstory.stores.disk import Disk
+from backstory.stores.disk import Disk, explained
 from backstory.stores.listing import list_scopes, list_sessions
 from backstory.stores.locks import LockBusy, StaleLock
 from backstory.stores.names import scope_folder
@@ -56,6 +56,11 @@ logger = logging.getLogger("backstory.stores")
 _THREADS = 4
 _OPEN_SESSIONS = 64
 """Whose files stay open, for each thread."""
+_FEW = 64
+"""So many new records are read in no time."""
+_BRIEF = 0.005
+_CALM = 16
+"""A call under so many seconds is brief; after so many of them in a row the next is expected to be."""
 _POLL = 0.05
 """Seconds between two looks at what only another process can have changed."""
 
@@ -90,6 +95,7 @@ class FilesStore:
         self._workers = Workers(_THREADS, "backstory-files")
         self._open: list[OrderedDict[SessionId, SessionFiles]] = [OrderedDict() for _ in range(_THREADS)]
         self._waiting: dict[SessionId, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+        self._calm = 0  # so many calls in a row were brief
         self._told: set[tuple[SessionId, Damage]] = set()
 
     # --- the log
@@ -122,7 +128,9 @@ class FilesStore:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> list[Record]:
-        return await self._run(session, SessionFiles.read, after, before, limit, newest_first)
+        files = self._open[self._workers.slot(session)].get(session)
+        brief = files is not None and files.journal.head.seq - after <= _FEW
+        return await self._run(session, SessionFiles.read, after, before, limit, newest_first, brief=brief)
 
     async def head(self, session: SessionId) -> Head:
         files = self._open[self._workers.slot(session)].get(session)
@@ -152,18 +160,20 @@ class FilesStore:
         fence: int | None = None,
         purge: bool = False,
     ) -> Head:
-        return await self._run(session, SessionFiles.rewrite, replacements, expected, fence, purge)
+        return await self._run(
+            session, SessionFiles.rewrite, replacements, expected, fence, purge, brief=False
+        )
 
     async def delete(self, session: SessionId, *, fence: int | None = None) -> bool:
-        gone = await self._run(session, SessionFiles.delete, fence)
+        gone = await self._run(session, SessionFiles.delete, fence, brief=False)
         self._wake(session)
         return gone
 
     async def verify(self, session: SessionId) -> Report:
-        return await self._run(session, SessionFiles.verify)
+        return await self._run(session, SessionFiles.verify, brief=False)
 
     async def repair(self, session: SessionId, *, fence: int | None = None) -> Report:
-        return await self._run(session, SessionFiles.repair, fence)
+        return await self._run(session, SessionFiles.repair, fence, brief=False)
 
     # --- leases
 
@@ -271,19 +281,25 @@ class FilesStore:
         call: Callable[..., T],
         *args: Any,
         breaks: Callable[[SessionFiles], None] = SessionFiles.break_lock,
+        brief: bool = True,
     ) -> T:
-        """`call(files, *args)` on the session's thread; waits where another process holds the lock."""
+        """`call(files, *args)`, one at a time a session; waits where another process holds the lock.
+
+        The way to a thread and back costs more CPU than an append. So while the disk has answered within
+        milliseconds for a while, and no other call is under way, a `brief` call is made on the event loop itself.
+        """
         slot = self._workers.slot(session)
         try:
-            return await self._workers.run(slot, self._with_files, slot, session, call, args)
+            brief = brief and self._calm >= _CALM
+            return await self._workers.run(slot, self._with_files, slot, session, call, args, brief=brief)
         except OSError as error:
-            raise _explained(error, f"session {str(session)!r}") from error
+            raise explained(error, f"session {str(session)!r}") from error
         except LockBusy:
             pass
         try:
             return await self._patiently(slot, session, call, args, breaks)
         except OSError as error:
-            raise _explained(error, f"session {str(session)!r}") from error
+            raise explained(error, f"session {str(session)!r}") from error
 
     async def _patiently(
         self,
@@ -336,14 +352,18 @@ class FilesStore:
                 held.popitem(last=False)[1].close()
         else:
             held.move_to_end(session)
-        return call(files, *args)
+        start = perf_counter()
+        try:
+            return call(files, *args)
+        finally:
+            self._calm = self._calm + 1 if perf_counter() - start < _BRIEF else 0
 
     async def _call(self, key: str, call: Callable[..., T], *args: Any) -> T:
         """A call that is not about one session."""
         try:
             return await self._workers.run(self._workers.slot(key), call, *args)
         except OSError as error:
-            raise _explained(error, "the workspace") from error
+            raise explained(error, "the workspace") from error
 
     def _close_slot(self, slot: int) -> None:
         for files in self._open[slot].values():
@@ -374,21 +394,3 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-_CAUSES = {
-    errno.ENOSPC: "the disk is full; free some space and try again",
-    errno.EDQUOT: "the disk quota is used up; free some space and try again",
-    errno.EROFS: "the file system is read-only",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EMFILE: "too many open files",
-    errno.ENOENT: "the file or its folder is gone",
-    errno.EIO: "the disk reports an error",
-}
-
-
-def _explained(error: OSError, what: str) -> StoreUnavailable:
-    cause = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
-    where = f" ({error.filename})" if error.filename else ""
-    return StoreUnavailable(f"{what} cannot be read or written: {cause}{where}")

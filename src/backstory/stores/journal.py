@@ -281,7 +281,8 @@ class Journal:
             self._note()
             self._end = self._size
             self._seal = data[-_SEAL:]
-        self.head = replace(self.head, seq=records[-1].seq, at=records[-1].at)
+        last = records[-1]
+        self.head = Head(seq=last.seq, generation=self.head.generation, at=last.at)
         self.known = self.signature and (self.signature, self.head)
 
     def batch(self, batch: str, *, after: int | None, most: int) -> list[Record]:

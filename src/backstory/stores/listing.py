@@ -23,7 +23,7 @@ def list_sessions(disk: Disk, root: str, scope: str, limit: int, cursor: str | N
     after = _position(cursor) if cursor is not None else None
     places: list[tuple[int, str]] = []
     for entry in disk.names(folder):
-        if entry.name.endswith(_EXTENSION):
+        if _is_log(entry.name):
             place = (-entry.stat().st_mtime_ns, entry.name)
             if after is None or place > after:
                 places.append(place)
@@ -44,15 +44,19 @@ def list_scopes(disk: Disk, root: str) -> list[str]:
     folder = os.path.join(root, "sessions")
     found: set[str] = set()
     for entry in disk.names(folder):
-        if entry.name.endswith(_EXTENSION):
+        if _is_log(entry.name):
             found.add(DEFAULT_SCOPE)
         elif entry.name.startswith("@"):
-            logs = [log.path for log in disk.names(entry.path) if log.name.endswith(_EXTENSION)]
+            logs = [log.path for log in disk.names(entry.path) if _is_log(log.name)]
             if logs:
                 scope = scope_of(entry.name) or _header(disk, logs[0]).get("scope")
                 if isinstance(scope, str) and scope_folder(scope) == entry.name:
                     found.add(scope)
     return sorted(found)
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith(_EXTENSION) and not name.startswith("@")  # which is a scope's folder
 
 
 def _key(disk: Disk, path: str) -> str | None:

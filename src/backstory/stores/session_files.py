@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from time import time_ns
 from typing import Any
 
 from backstory.errors import StaleLease, StoreDamaged
@@ -131,7 +132,7 @@ class SessionFiles:
             if stamped:
                 try:
                     self.journal.append(
-                        stamped, generation=int(now * 1000), time=int(now * 1e9), check=self.lease.check
+                        stamped, generation=time_ns() // 1000, time=int(now * 1e9), check=self.lease.check
                     )
                 except OSError:
                     if taken is not None:

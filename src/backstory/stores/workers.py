@@ -1,7 +1,7 @@
 """A few threads for calls that block, so that an event loop never waits for a disk.
 
-Calls under one key run in their order, on one thread: what belongs to a key needs no lock. Nothing here knows what the
-calls do. It is a plain queue a thread, since an executor's futures cost more than the append they carry.
+Calls under one key run one at a time and in their order: what belongs to a key needs no lock. Nothing here knows what
+the calls do. It is a plain queue a thread, since an executor's futures cost more than the append they carry.
 """
 
 from __future__ import annotations
@@ -27,20 +27,33 @@ class Workers:
         self._threads: list[threading.Thread | None] = [None] * count
         self._name = name
         self._lock = threading.Lock()
+        self._turns = [
+            threading.Lock() for _ in range(count)
+        ]  # held while a slot's call runs, wherever it runs
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._closed = False
 
     def slot(self, key: object) -> int:
         """Which thread serves a key."""
         return hash(key) % len(self._queues)
 
-    async def run(self, slot: int, call: Callable[..., T], *args: Any) -> T:
-        """The call's result, or what it raised. A cancelled caller leaves the call to finish by itself."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+    async def run(self, slot: int, call: Callable[..., T], *args: Any, brief: bool = False) -> T:
+        """The call's result, or what it raised. A cancelled caller leaves the call to finish by itself.
+
+        `brief`: the caller expects it to take less than anybody would notice. It is then made here and now, as long as nothing else is under way.
+        """
         if self._closed:
             raise StoreUnavailable("the store was closed")
+        if brief and not self._under_way and self._turns[slot].acquire(blocking=False):
+            try:
+                return call(*args)
+            finally:
+                self._turns[slot].release()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         if self._threads[slot] is None:
             self._start(slot)
+        self._under_way.add(future)
         self._queues[slot].put((loop, future, call, args))
         return await future
 
@@ -48,7 +61,7 @@ class Workers:
         with self._lock:
             if self._threads[slot] is None and not self._closed:
                 thread = threading.Thread(
-                    target=_serve, args=(self._queues[slot],), name=f"{self._name}-{slot}", daemon=True
+                    target=self._serve, args=(slot,), name=f"{self._name}-{slot}", daemon=True
                 )
                 self._threads[slot] = thread
                 thread.start()
@@ -68,19 +81,21 @@ class Workers:
         if ends:
             await asyncio.wait(ends)
 
-
-def _serve(queue: SimpleQueue[_Job | None]) -> None:
-    while (job := queue.get()) is not None:
-        loop, future, call, args = job
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = call(*args)
-        except BaseException as raised:  # handed to the caller, whatever it is
-            error = raised
-        with suppress(RuntimeError):  # the caller's event loop is gone, and nobody waits for the answer
-            loop.call_soon_threadsafe(_settle, future, result, error)
-        del job, future, call, args, result, error
+    def _serve(self, slot: int) -> None:
+        queue, turn = self._queues[slot], self._turns[slot]
+        while (job := queue.get()) is not None:
+            loop, future, call, args = job
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                with turn:
+                    result = call(*args)
+            except BaseException as raised:  # handed to the caller, whatever it is
+                error = raised
+            self._under_way.discard(future)
+            with suppress(RuntimeError):  # the caller's event loop is gone, and nobody waits for the answer
+                loop.call_soon_threadsafe(_settle, future, result, error)
+            del job, future, call, args, result, error
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
