@@ -685,6 +685,12 @@ def test_reasoning_of_another_format(mode: Any, kept: bool) -> None:
     assert [loss.kind for loss in written.losses] == ["signature" if kept else "reasoning"]
 
 
+def test_reasoning_of_several_items_of_one_response_is_one_text() -> None:
+    group = [m.Message(role="assistant", parts=(m.Reasoning(text=text),), joined=True) for text in ("a", "b")]
+    written = write([*group, m.Message(role="assistant", parts=(m.Text(text="c"),), joined=True)], "deepseek")
+    assert written.items == [{"role": "assistant", "content": "c", "reasoning_content": "a\nb"}]
+
+
 def test_a_null_reasoning_field_goes_without_a_report() -> None:
     written = write(read_all([{"role": "assistant", "content": "a", "reasoning_content": None}]), "openai")
     assert written.items == [{"role": "assistant", "content": "a"}]

@@ -145,7 +145,9 @@ class ChatWriter(OpenAIWriter):
                     self._assistant_part(part, content, item, at)
                 if part.signature is not None and not isinstance(part, (ToolCall, Reasoning)):
                     lose("signature", "a thought signature on a part that is no call has no field here")
-            item |= reasoning_fields(message, self.target, self._expired(at), lose)
+            for field, value in reasoning_fields(message, self.target, self._expired(at), lose).items():
+                both = field in item and type(value) is str  # of several items, each may bring its own
+                item[field] = f"{item[field]}\n{value}" if both else value
         if refusals:
             item["refusal"] = "\n".join(refusals)
         if calls:
