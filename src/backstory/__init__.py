@@ -11,17 +11,51 @@ __version__ = "0.1.0"
 
 # Public name -> the module that defines it; "backstory" itself where the name is a module of its own.
 _EXPORTS: dict[str, str] = {
+    "Calibration": "backstory.tokens",
+    "Converted": "backstory.formats.convert",
+    "Fitted": "backstory.context.fit",
+    "Ledger": "backstory.context.ledger",
+    "Loss": "backstory.formats.base",
     "Message": "backstory.messages",
+    "Origin": "backstory.messages",
     "Target": "backstory.targets",
+    "convert": "backstory.formats.convert",
     "errors": "backstory",
+    "fit": "backstory.context.fit",
 }
 
-__all__ = ["Message", "Target", "__version__", "errors"]
+__all__ = [
+    "Calibration",
+    "Converted",
+    "Fitted",
+    "Ledger",
+    "Loss",
+    "Message",
+    "Origin",
+    "Target",
+    "__version__",
+    "convert",
+    "errors",
+    "fit",
+]
 
 if TYPE_CHECKING:
     from backstory import errors as errors
+    from backstory.context.fit import Fitted as Fitted
+    from backstory.context.fit import fit as fit
+    from backstory.context.ledger import Ledger as Ledger
+    from backstory.formats.base import Loss as Loss
+    from backstory.formats.convert import Converted as Converted
+    from backstory.formats.convert import convert as convert
+    from backstory.legality.bench import Repair as Repair
+    from backstory.legality.rules import Problem as Problem
+    from backstory.legality.wire import Repaired as Repaired
+    from backstory.legality.wire import check as check
+    from backstory.legality.wire import repair as repair
     from backstory.messages import Message as Message
+    from backstory.messages import Origin as Origin
     from backstory.targets import Target as Target
+    from backstory.tokens import Calibration as Calibration
 else:
 
     def __getattr__(name: str) -> object:

@@ -10,10 +10,18 @@ import backstory
 from tests.architecture.tree import SRC, modules
 
 PUBLIC_NAMES = [
+    "Calibration",
+    "Converted",
+    "Fitted",
+    "Ledger",
+    "Loss",
     "Message",
+    "Origin",
     "Target",
     "__version__",
+    "convert",
     "errors",
+    "fit",
 ]
 
 
