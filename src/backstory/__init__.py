@@ -18,10 +18,15 @@ _EXPORTS: dict[str, str] = {
     "Loss": "backstory.formats.base",
     "Message": "backstory.messages",
     "Origin": "backstory.messages",
+    "Problem": "backstory.legality.rules",
+    "Repair": "backstory.legality.bench",
+    "Repaired": "backstory.legality.wire",
     "Target": "backstory.targets",
+    "check": "backstory.legality.wire",
     "convert": "backstory.formats.convert",
     "errors": "backstory",
     "fit": "backstory.context.fit",
+    "repair": "backstory.legality.wire",
 }
 
 __all__ = [
@@ -32,11 +37,16 @@ __all__ = [
     "Loss",
     "Message",
     "Origin",
+    "Problem",
+    "Repair",
+    "Repaired",
     "Target",
     "__version__",
+    "check",
     "convert",
     "errors",
     "fit",
+    "repair",
 ]
 
 if TYPE_CHECKING:

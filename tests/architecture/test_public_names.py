@@ -17,11 +17,16 @@ PUBLIC_NAMES = [
     "Loss",
     "Message",
     "Origin",
+    "Problem",
+    "Repair",
+    "Repaired",
     "Target",
     "__version__",
+    "check",
     "convert",
     "errors",
     "fit",
+    "repair",
 ]
 
 

@@ -159,6 +159,22 @@ def _spoken(message: Message, other: Message) -> tuple[Part, ...]:
     return (Text(text=said), *parts)
 
 
+def joins(bench: Bench) -> None:
+    """The user's words whose item lost its results are joined to nothing: they would change another item."""
+    for number, (_, message) in enumerate(bench.entries):
+        if message.joined and message.role == "user":
+            before = bench.entries[number - 1].message if number else None
+            if before is None or (before.role == "user" and not _same_item(before, message)):
+                bench.replace(number, message.evolve(joined=False))
+
+
+def _same_item(before: Message, message: Message) -> bool:
+    """Read back from a log, the two hold equal values, not the same."""
+    if before.native is None or message.native is None:
+        return False
+    return before.native.value is message.native.value or before.native.value == message.native.value
+
+
 def trailing_space(bench: Bench) -> None:
     """Strip the white space at the end of a final assistant message, where the target would refuse it."""
     if bench.target.format != "anthropic" or not bench.entries:

@@ -11,7 +11,6 @@ the caller says so by `seals` and `sent`, and the repair adds instead of changin
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +34,7 @@ MENDS: tuple[Callable[[Bench], None], ...] = (
     mend_order.late_system,
     mend_order.user_first,
     mend_order.alternation,
+    mend_order.joins,
     mend_order.trailing_space,
     mend_parts.breakpoints,
 )
@@ -73,45 +73,9 @@ def mend(
     for step in MENDS:
         step(bench)
     mend_order.something_said(bench, messages)
-    _unshare(bench, messages)
     return Mended(
         messages=bench.messages,
         positions=[entry.position for entry in bench.entries],
         repairs=tuple(bench.repairs),
         made=tuple(bench.made),
     )
-
-
-def _unshare(bench: Bench, given: Sequence[Message]) -> None:
-    """An item that was read as several messages is verbatim only while all of them stand unchanged in a row.
-
-    One that lost the others is written anew, and is joined to nothing that is not of its own item.
-    """
-    group_of: dict[int, list[Message]] = {}
-    for before, message in itertools.pairwise(given):
-        if _same_item(before, message):
-            group = group_of.setdefault(id(before), [before])
-            group.append(message)
-            group_of[id(message)] = group
-    if not group_of:
-        return
-    number = 0
-    while number < len(bench.entries):
-        message = bench.entries[number].message
-        group = group_of.get(id(message), [message])
-        row = [entry.message for entry in bench.entries[number : number + len(group)]]
-        if len(row) == len(group) and all(a is b for a, b in zip(row, group, strict=True)):
-            number += len(group)
-            continue
-        bench.replace(number, message.evolve())
-        number += 1
-    for number, (_, message) in enumerate(bench.entries):
-        if message.joined and message.role != "assistant":
-            if not number or not _same_item(bench.entries[number - 1].message, message):
-                bench.replace(number, message.evolve(joined=False))
-
-
-def _same_item(before: Message, message: Message) -> bool:
-    if not message.joined or message.native is None or before.native is None:
-        return False
-    return message.native.value is before.native.value
