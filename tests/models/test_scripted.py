@@ -1,6 +1,7 @@
 """The scripted model: it plays, it records, and it refuses what a real API refuses."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +15,7 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 # One body per format: a user's words, and a finished step with a tool.
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "openai": {
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -198,7 +199,7 @@ async def test_other_answers():
             Message(role="assistant", parts=(Refusal(text="I can't."),)),
             assistant("", ToolCall(id="x", name="look", arguments='{"at": ')),
             Play(step="cut o", finish="length", usage=Usage(input=5, output=3)),
-            42,
+            cast(Any, 42),
         ],
         target="openai",
     )

@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 _EXPORTS: dict[str, str] = {
+    "AnthropicModel": "backstory.models.anthropic",
     "Answer": "backstory.models.base",
     "CallDelta": "backstory.models.base",
     "Event": "backstory.models.base",
     "Model": "backstory.models.base",
+    "OpenAIModel": "backstory.models.openai",
     "Play": "backstory.models.scripted",
     "ReasoningDelta": "backstory.models.base",
     "ScriptedModel": "backstory.models.scripted",
@@ -21,9 +23,11 @@ _EXPORTS: dict[str, str] = {
 
 __all__ = [
     "Answer",
+    "AnthropicModel",
     "CallDelta",
     "Event",
     "Model",
+    "OpenAIModel",
     "Play",
     "ReasoningDelta",
     "ScriptedModel",
@@ -33,6 +37,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from backstory.models.anthropic import AnthropicModel as AnthropicModel
     from backstory.models.base import Answer as Answer
     from backstory.models.base import CallDelta as CallDelta
     from backstory.models.base import Event as Event
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from backstory.models.base import ReasoningDelta as ReasoningDelta
     from backstory.models.base import TextDelta as TextDelta
     from backstory.models.base import Usage as Usage
+    from backstory.models.openai import OpenAIModel as OpenAIModel
     from backstory.models.scripted import Play as Play
     from backstory.models.scripted import ScriptedModel as ScriptedModel
     from backstory.models.scripted import calls as calls

@@ -222,7 +222,7 @@ def _says(part: Part) -> bool:
 
 def is_malformed(call: ToolCall) -> bool:
     """Whether a call cannot be run. A function without parameters may come without arguments at all."""
-    return not call.name or arguments_object(call) == {"_arguments": call.arguments}
+    return not call.name or arguments_object(call).keys() == {"_arguments"}
 
 
 def merged(
