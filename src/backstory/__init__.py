@@ -22,11 +22,13 @@ _EXPORTS: dict[str, str] = {
     "Repair": "backstory.legality.bench",
     "Repaired": "backstory.legality.wire",
     "Target": "backstory.targets",
+    "Tool": "backstory.agent.tools",
     "check": "backstory.legality.wire",
     "convert": "backstory.formats.convert",
     "errors": "backstory",
     "fit": "backstory.context.fit",
     "repair": "backstory.legality.wire",
+    "tool": "backstory.agent.tools",
 }
 
 __all__ = [
@@ -41,16 +43,20 @@ __all__ = [
     "Repair",
     "Repaired",
     "Target",
+    "Tool",
     "__version__",
     "check",
     "convert",
     "errors",
     "fit",
     "repair",
+    "tool",
 ]
 
 if TYPE_CHECKING:
     from backstory import errors as errors
+    from backstory.agent.tools import Tool as Tool
+    from backstory.agent.tools import tool as tool
     from backstory.context.fit import Fitted as Fitted
     from backstory.context.fit import fit as fit
     from backstory.context.ledger import Ledger as Ledger

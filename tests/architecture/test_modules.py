@@ -47,15 +47,23 @@ VAGUE_WORDS = frozenset(
 
 # Third-party packages imported at the top of a module, and where. All are declared as plain dependencies.
 REQUIRED: dict[str, tuple[str, ...]] = {"tiktoken": ("backstory.tokens",)}
-# Third-party packages imported inside a function, and where. All are declared as extras.
+# Third-party packages imported inside a function, and where. All are declared: as extras, or, where they belong to
+# a part that not everybody uses and take long to load, as plain dependencies.
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "matplotlib": ("backstory.cli",),
     "openai": ("backstory.models", "backstory.integrations"),
     "anthropic": ("backstory.models", "backstory.integrations"),
+    "pydantic": ("backstory.agent",),
+    "pydantic_core": ("backstory.agent",),  # comes with pydantic
+    "docstring_parser": ("backstory.agent",),
 }
 
 # "module:function" -> why a failure of any kind may be caught there: a loop that must survive a plug-in.
-BROAD_EXCEPTS: dict[str, str] = {}
+BROAD_EXCEPTS: dict[str, str] = {
+    "backstory.agent.execute:_prepare": "validators in a tool's annotations are the tool's own code",
+    "backstory.agent.execute:_attempt": "a tool may raise anything; the model gets it as a result",
+    "backstory.agent.waiting:work": "whatever a tool's thread raises is handed to whoever awaits it",
+}
 
 
 def within(name: str, places: tuple[str, ...]) -> bool:

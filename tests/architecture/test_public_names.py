@@ -21,12 +21,14 @@ PUBLIC_NAMES = [
     "Repair",
     "Repaired",
     "Target",
+    "Tool",
     "__version__",
     "check",
     "convert",
     "errors",
     "fit",
     "repair",
+    "tool",
 ]
 
 
