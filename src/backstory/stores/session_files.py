@@ -58,6 +58,7 @@ class SessionFiles:
         self._disk = disk
         self._clock = clock
         self._report = report
+        self._swept = False
         self._quarantine = Quarantine(disk, os.path.join(root, "quarantine", scope, stem))
         self.lease = LeaseFile(disk, beside("leases", ".lease"), session)
         self.mailbox = Mailbox(disk, beside("inbox", ".inbox"), report=report)
@@ -75,6 +76,8 @@ class SessionFiles:
         """Raises `LockBusy`; and `StaleLease` where the lock was broken while we held it."""
         self.lease.lock()
         try:
+            if not self._swept:
+                self._sweep()
             yield
             self.lease.unlock()
         except StaleLock as broken:
@@ -86,6 +89,15 @@ class SessionFiles:
         except BaseException:
             self.lease.unlock()
             raise
+
+    def _sweep(self) -> None:
+        """Remove what a process that died under the lock left half done: all of it is written under the lock."""
+        for path in (self.journal.path, self.mailbox.path, self._draft.path):
+            self._disk.unlink(path + ".tmp")
+        for path in self._quarantine.kept():
+            if path.endswith(".tmp"):
+                self._disk.unlink(path)
+        self._swept = True
 
     # --- the log
 

@@ -40,7 +40,8 @@ class Workers:
     async def run(self, slot: int, call: Callable[..., T], *args: Any, brief: bool = False) -> T:
         """The call's result, or what it raised. A cancelled caller leaves the call to finish by itself.
 
-        `brief`: the caller expects it to take less than anybody would notice. It is then made here and now, as long as nothing else is under way.
+        `brief`: the caller expects it to take less than anybody would notice. It is then made here and now, as long
+        as nothing else is under way.
         """
         if self._closed:
             raise StoreUnavailable("the store was closed")
