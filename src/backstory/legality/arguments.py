@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from backstory.legality.values import DEEPEST, is_strict
+from backstory.legality.values import DEEPEST, ITEM_DEPTH, is_strict
 
 UNREADABLE = "_unreadable_arguments"
 """The field that holds arguments which no reading made into an object."""
@@ -116,7 +116,7 @@ def _again(text: str) -> Any:
 
 
 def _text(value: dict[str, Any]) -> str:
-    return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(clean(value, ITEM_DEPTH), ensure_ascii=False, separators=(",", ":"))
 
 
 def clean(value: Any, depth: int = 0) -> Any:

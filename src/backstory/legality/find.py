@@ -17,12 +17,13 @@ from backstory.legality.values import (
     has_blank_text,
     is_empty,
     is_object,
+    is_of,
     is_strict_message,
     markers,
     takes_kind,
     takes_reasoning,
 )
-from backstory.messages import Message, Opaque, Reasoning, Text, ToolResult
+from backstory.messages import Message, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
 from backstory.targets import Target
 
 
@@ -111,13 +112,19 @@ def empty(view: View) -> Iterator[Breach]:
 def empty_messages(messages: Sequence[Message], target: Target) -> list[int]:
     """Messages of which nothing would reach the target.
 
-    A response in several items is one message, except to Responses: there it is empty only if all of it is.
+    A response in several items is one message, except to Responses. There one that holds no text, such as reasoning
+    of another's, is empty only if all the others are.
     """
     found = [index for index, message in enumerate(messages) if is_empty(message, target)]
     if not found or target.format == "openai_responses":
         return found
     empty = set(found)
-    return [index for index in found if empty.issuperset(_response(messages, index))]
+    return [
+        index
+        for index in found
+        if empty.issuperset(_response(messages, index))
+        or any(isinstance(part, (Text, Refusal)) for part in messages[index].parts)
+    ]
 
 
 def _response(messages: Sequence[Message], index: int) -> range:
@@ -311,9 +318,16 @@ def follows(messages: Sequence[Message], call: Place, result: Place) -> bool:
 
 def mismatched_id(view: View) -> Iterator[Breach]:
     for call, result in view.pairing.answer.items():
-        asked, given = view.pairing.calls[call].id, view.pairing.results[result].call_id
-        if asked != given and not (view.target.format == "gemini" and (not asked or not given)):
-            yield result.message, f"result {given!r} answers call {asked!r} under another id"
+        asked, given = view.pairing.calls[call], view.pairing.results[result]
+        if not has_id_of(given, asked, view.target):
+            yield result.message, f"result {given.call_id!r} answers call {asked.id!r} under another id"
+
+
+def has_id_of(result: ToolResult, call: ToolCall, target: Target) -> bool:
+    """Whether a result has its call's id; one of Gemini's own may have none, and is then found by its name."""
+    if result.call_id == call.id:
+        return True
+    return target.format == "gemini" and not result.call_id and is_of(result.native, target)
 
 
 def mismatched_name(view: View) -> Iterator[Breach]:

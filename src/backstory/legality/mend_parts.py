@@ -10,7 +10,7 @@ from backstory.legality.arguments import clean, clean_id, clean_text, mended
 from backstory.legality.bench import Bench, Entry
 from backstory.legality.find import dangling_reasoning, repeated_items
 from backstory.legality.naming import new_name
-from backstory.legality.shapes import misshapen, misshapen_part, out_of_place
+from backstory.legality.shapes import may_be_held, misshapen, misshapen_part, out_of_place
 from backstory.legality.values import (
     good_name,
     has_blank_text,
@@ -93,21 +93,13 @@ def shapes(bench: Bench) -> None:
 
 
 def _reshaped(part: Part, bench: Bench) -> Part:
-    target = bench.target
-    if misshapen_part(part, target):
-        changed: Part = evolve(part)
-        return changed
-    if target.format == "openai_chat" and isinstance(part, ToolResult):
-        content = tuple(inner for inner in part.content if not _is_chats(inner))
-        if len(content) < len(part.content):
-            shorter: Part = evolve(part, content=content)
-            return shorter
-    return part
-
-
-def _is_chats(part: Part) -> bool:
-    """A part of Chat Completions that nobody knows: a result holds only text."""
-    return isinstance(part, Opaque) and part.native is not None and part.native.format == "openai_chat"
+    if not misshapen_part(part, bench.target):
+        return part
+    changes: dict[str, Any] = {}
+    if isinstance(part, ToolResult):
+        changes["content"] = tuple(inner for inner in part.content if may_be_held(inner, bench.target))
+    changed: Part = evolve(part, **changes)
+    return changed
 
 
 def developer_role(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
 from backstory.legality.bench import Bench, CallPlace, Entry
-from backstory.legality.find import names_its_call, unowned
+from backstory.legality.find import has_id_of, names_its_call, unowned
 from backstory.legality.naming import new_id
 from backstory.legality.steps import Place, continues, pair
 from backstory.legality.values import good_id, good_name
@@ -212,7 +212,7 @@ class _Stepper:
         position = self.bench.entries[place.message].position
         changes: dict[str, Any] = {}
         gemini = self.target.format == "gemini"
-        if result.call_id != call.id and not (gemini and not (result.call_id and call.id)):
+        if not has_id_of(result, call, self.target):
             changes["call_id"] = call.id
             if result.call_id != self.pairs.calls[asked].id:
                 self.bench.report(

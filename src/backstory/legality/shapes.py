@@ -23,8 +23,10 @@ def misshapen(message: Message, target: Target) -> str | None:
 
 
 def misshapen_part(part: Part, target: Target) -> bool:
-    """The same for a part of its own, which is then to be written anew."""
+    """The same for a part of its own, which is then to be written anew; for a result, also for what it holds."""
     native = part.native
+    if isinstance(part, ToolResult) and not all(may_be_held(inner, target) for inner in part.content):
+        return True
     if native is None or not native.intact or native.format != target.format:
         return False
     check = _PARTS.get((target.format, type(part)))
@@ -46,14 +48,20 @@ def _may_stand(part: Part, role: str, target: Target) -> bool:
     if isinstance(part, Reasoning):
         return role == "assistant" and not _is_unsigned(part, target)
     if isinstance(part, Opaque):
-        if not is_of(part.native, target) or part.native is None:
-            return True  # it is not written
-        if target.format == "openai_chat":
-            return role == "user"  # the others' content is text, and refusals, only
-        if target.format == "gemini":
-            return bool(part.native.value)
-        return target.format != "anthropic" or isinstance(part.native.value.get("type"), str)
+        return (role == "user" and target.format == "openai_chat") or may_be_held(part, target)
     return role != "tool"
+
+
+def may_be_held(part: Part, target: Target) -> bool:
+    """Whether an opaque part of the target's own format may stand in a content, or in a tool's result."""
+    if not isinstance(part, Opaque) or part.native is None or part.native.format != target.format:
+        return True  # what is another's is not written
+    value = part.native.value
+    if target.format == "openai_chat":
+        return False  # text, and the assistant's refusals, only
+    if target.format == "gemini":
+        return bool(value)
+    return target.format != "anthropic" or (isinstance(value.get("type"), str) and part.kind != "text")
 
 
 def _is_unsigned(part: Reasoning, target: Target) -> bool:
@@ -76,14 +84,10 @@ def _chat(message: Message, item: Mapping[str, Any]) -> str | None:
         if type(content) is list and not all(_is_type(part, "text", "refusal") for part in content):
             return "an assistant's content holds nothing but text"
     elif message.role == "tool":
+        if item.get("role") == "function":
+            return "the role 'function' is of an older API"
         if type(content) is not str and not content:
             return "a tool message must have content"
-        if type(content) is list and any(
-            isinstance(part, Opaque) for r in message.results for part in r.content
-        ):
-            return "a tool message holds nothing but text"
-        if item.get("role") == "tool" and type(item.get("tool_call_id")) is not str:
-            return "a tool message must have a tool_call_id"
     elif message.role != "user" and type(content) is list and not all(_is_type(p, "text") for p in content):
         return "a system message holds nothing but text"
     return None

@@ -30,10 +30,14 @@ _LONGEST_INT = 4_000 * 3
 """Bits. CPython writes no integer of more than 4,300 digits (https://docs.python.org/3/library/stdtypes.html)."""
 
 
-def is_strict(value: object) -> bool:
+ITEM_DEPTH = 8
+"""Levels that an item may put around a call's arguments."""
+
+
+def is_strict(value: object, levels: int = DEEPEST) -> bool:
     """Whether a value is strict JSON in UTF-8: no NaN, no lone surrogate, no foreign type, not nested too deep."""
     level: list[Any] = [value]
-    for _ in range(DEEPEST):
+    for _ in range(levels):
         deeper: list[Any] = []
         for held in level:
             kind = type(held)
@@ -114,7 +118,9 @@ def is_object(arguments: str, target: Target) -> bool:
         value = json.loads(arguments, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and (target.format not in HOLDS_OBJECTS or is_strict(value))
+    return isinstance(value, dict) and (
+        target.format not in HOLDS_OBJECTS or is_strict(value, DEEPEST - ITEM_DEPTH)
+    )
 
 
 HOLDS_OBJECTS = frozenset({"anthropic", "gemini"})

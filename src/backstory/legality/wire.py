@@ -62,8 +62,7 @@ def check(
     source = _source(messages, source)
     found: list[Problem] = []
     read, positions = _read(messages, source, system, found)
-    for problem in problems(read, target):
-        found.append(dataclasses.replace(problem, index=positions[problem.index]))
+    found += [dataclasses.replace(each, index=positions[each.index]) for each in problems(read, target)]
     if source == target.format:
         written = wire_format(source).write(read, target)
         known = {problem.index for problem in found}
