@@ -149,8 +149,7 @@ def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """What the docstring says of the function, and of each parameter."""
     import docstring_parser
 
-    plain = function.func if isinstance(function, functools.partial) else function
-    text = inspect.getdoc(plain if inspect.isroutine(plain) else type(plain)) or ""
+    text = inspect.getdoc(_plain(function)) or ""
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
