@@ -256,11 +256,36 @@ async def test_no_sync_is_spared_and_none_is_made_twice(store, disk):
 
 
 async def test_a_thousand_sessions_do_not_keep_a_thousand_files_open(store):
+    before = len(open_files())
     for number in range(400):
         await store.append(SessionId(key=f"s{number}"), [note("x")])
-    assert len(open_files()) < 700
+    assert len(open_files()) - before < 220
     assert texts(await store.read(SessionId(key="s0"))) == ["x"]
 
 
 def open_files():
     return os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+
+
+async def test_symbolic_links_lead_nowhere(store, tmp_path):
+    await store.append(S, [note("one")])
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.jsonl").write_bytes((tmp_path / "ws" / "sessions" / "s.jsonl").read_bytes())
+    (tmp_path / "ws" / "sessions" / "link.jsonl").symlink_to(outside / "x.jsonl")
+    (tmp_path / "ws" / "sessions" / "@tenant").symlink_to(outside)
+    (tmp_path / "ws" / "blobs").mkdir()
+    (tmp_path / "ws" / "blobs" / "@tenant").symlink_to(outside)
+    before = sorted(outside.iterdir())
+    tenant = SessionId(scope="tenant", key="x")
+    link = SessionId(key="link")
+    for call in (
+        store.read(link),
+        store.append(link, [note("x")]),
+        store.read(tenant),
+        store.append(tenant, [note("x")]),
+        store.put_blob("tenant", b"x"),
+    ):
+        with pytest.raises(StoreUnavailable, match="symbolic link"):
+            await call
+    assert sorted(outside.iterdir()) == before

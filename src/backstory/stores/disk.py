@@ -23,7 +23,8 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 """Conversations are private, as a shell's history is."""
 
-_BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_ALWAYS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""Bytes as they are; not for child processes; and no symbolic link that leads a session's file elsewhere."""
 _FULLSYNC = getattr(sys.modules.get("fcntl"), "F_FULLFSYNC", None)
 _data_sync = getattr(os, "fdatasync", os.fsync)
 
@@ -37,7 +38,7 @@ class Disk:
     # --- files
 
     def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags | _BINARY, FILE_MODE)
+        return os.open(path, flags | _ALWAYS, FILE_MODE)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -82,6 +83,14 @@ class Disk:
             os.utime(path, ns=(nanoseconds, nanoseconds))
 
     # --- names
+
+    def check_inside(self, root: str, folder: str) -> None:
+        """A folder of ours that is a symbolic link to somewhere else is refused (`OSError`)."""
+        outside = (
+            os.path.relpath(os.path.realpath(folder), os.path.realpath(root)).split(os.sep)[0] == os.pardir
+        )
+        if outside:
+            raise OSError(errno.ELOOP, "a symbolic link leads out of the workspace", folder)
 
     def stat(self, path: str) -> os.stat_result:
         return os.stat(path)
@@ -179,6 +188,7 @@ _CAUSES = {
     errno.EPERM: "permission denied",
     errno.EMFILE: "too many open files",
     errno.ENOENT: "the file or its folder is gone",
+    errno.ELOOP: "a symbolic link stands where a file or folder of ours should be",
     errno.EIO: "the disk reports an error",
 }
 

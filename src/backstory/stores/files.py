@@ -54,8 +54,8 @@ T = TypeVar("T")
 logger = logging.getLogger("backstory.stores")
 
 _THREADS = 4
-_OPEN_SESSIONS = 64
-"""Whose files stay open, for each thread."""
+_OPEN_SESSIONS = 24
+"""Whose files (two each) stay open, for each thread: macOS allows a process 256."""
 _FEW = 64
 """So many new records are read in no time."""
 _BRIEF = 0.005
@@ -257,18 +257,19 @@ class FilesStore:
 
     def _blobs(self, scope: str) -> BlobFiles:
         folder = os.path.join(self.root, "blobs", scope_folder(scope))
+        self._disk.check_inside(self.root, folder)
         return BlobFiles(self._disk, folder, os.path.join(self.root, STATE, "incoming"))
 
     async def put_blob(self, scope: str, data: bytes) -> str:
-        return await self._call(scope, self._blobs(scope).put, bytes(data))
+        return await self._call(scope, lambda: self._blobs(scope).put(bytes(data)))
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         rules.blob_digest(handle)
-        return await self._call(scope, self._blobs(scope).get, handle)
+        return await self._call(scope, lambda: self._blobs(scope).get(handle))
 
     async def delete_blob(self, scope: str, handle: str) -> bool:
         rules.blob_digest(handle)
-        return await self._call(scope, self._blobs(scope).delete, handle)
+        return await self._call(scope, lambda: self._blobs(scope).delete(handle))
 
     async def close(self) -> None:
         await self._workers.close(self._close_slot)
@@ -341,6 +342,7 @@ class FilesStore:
         held = self._open[slot]
         files = held.get(session)
         if files is None:
+            self._disk.check_inside(self.root, os.path.dirname(log_path(self.root, session)))
             files = held[session] = SessionFiles(
                 self.root,
                 session,

@@ -22,7 +22,7 @@ from backstory.stores.lines import Line, backwards, forwards, read_record, seek
 from backstory.stores.values import Damage, Head, SessionId
 
 FORMAT = "backstory-log"
-_HEADER_MOST = 1 << 16
+_HEADER_MOST = 1 << 17
 _SEAL = 32
 
 Report = Callable[[Damage], None]
@@ -97,7 +97,9 @@ class Journal:
                 raise
             self._fd = self._disk.open(self.path, os.O_RDONLY)
             self._writable = False
-        raw = self._read_at(_HEADER_MOST, 0)
+        raw = self._read_at(1 << 12, 0)
+        if b"\n" not in raw:
+            raw = self._read_at(_HEADER_MOST, 0)
         line, ended, _ = raw.partition(b"\n")
         try:
             header = json.loads(line.decode()) if ended else None
@@ -154,11 +156,10 @@ class Journal:
         if whole is not None:
             self.head = replace(self.head, seq=whole[0].seq, at=whole[0].at)
             self._end = whole[1]
-        elif not self.head.seq and ended:
+        elif not self.head.seq and size and (ended or self._misheaded):
             # Not a session that has just begun, but one that cannot be read: never to be taken for a new one.
             raise StoreDamaged(
-                f"{self.path} has {ended} lines, and none of them is a record: backstory doctor --repair puts the "
-                "file aside"
+                f"{self.path} is not empty, and no line of it is a record: backstory doctor --repair puts it aside"
             )
         self._mark()
 

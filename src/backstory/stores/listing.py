@@ -74,7 +74,7 @@ def _header(disk: Disk, path: str) -> dict[str, object]:
     except FileNotFoundError:
         return {}
     try:
-        value = json.loads(disk.read_at(fd, 1 << 16, 0).split(b"\n", 1)[0].decode())
+        value = json.loads(disk.read_at(fd, 1 << 17, 0).split(b"\n", 1)[0].decode())
     except ValueError:
         return {}
     finally:

@@ -13,8 +13,8 @@ from backstory.errors import InvalidInput
 from backstory.records import NewRecord, Record
 
 DEFAULT_SCOPE = "default"
-MAX_ID_BYTES = 4096
-"""Of a scope or a key in UTF-8: long enough for any id in use, short enough for every index."""
+MAX_ID_BYTES = 8192
+"""Of a scope or a key in UTF-8: far beyond any id in use. (A store whose index takes less keeps a hash in it.)"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
