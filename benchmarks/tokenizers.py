@@ -110,8 +110,12 @@ def speed(data: Path) -> None:
             code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
             took = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
             started = time.perf_counter()
-            count = load()
-            count("load")
+            try:
+                count = load()
+                count("load")
+            except Exception as error:
+                print(f"\n{encoding}  {name}: cannot be loaded here: {str(error)[:70]}")
+                continue
             loading = time.perf_counter() - started
             print(
                 f"\n{encoding}  {name}: import {float(took.stdout) * 1e3:.0f} ms, load {loading * 1e3:.0f} ms"

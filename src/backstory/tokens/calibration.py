@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Final
 
 from backstory.errors import ConfigurationError, InvalidInput
@@ -46,7 +45,7 @@ class Calibration:
     @property
     def factor(self) -> float:
         """What to multiply an estimate by, between 1/`LIMIT` and `LIMIT`."""
-        return math.exp(median(self.ratios)) if len(self.ratios) >= AT_LEAST else 1.0
+        return math.exp(_median(self.ratios)) if len(self.ratios) >= AT_LEAST else 1.0
 
     @property
     def observations(self) -> int:
@@ -82,3 +81,10 @@ class Calibration:
         if not isinstance(ratios, list | tuple):
             raise ConfigurationError(f"no calibration: {data!r}")
         return cls(ratios=tuple(ratios))
+
+
+def _median(values: tuple[float, ...]) -> float:
+    """The one of the standard library lies in `statistics`, whose import takes longer than all of this package."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

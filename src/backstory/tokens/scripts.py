@@ -17,8 +17,11 @@ _WIDE: Final = {
     "kana": "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f",
     "hangul": "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af",
     "cyrillic": "\u0400-\u052f",
-    "greek_to_arabic": "\u0370-\u03ff\u0530-\u08ff\u10a0-\u10ff",
-    "brahmic": "\u0900-\u109f\u1780-\u17ff",
+    "greek": "\u0370-\u03ff\u1f00-\u1fff",
+    "hebrew": "\u0590-\u05ff\u0530-\u058f\u10a0-\u10ff",  # and Armenian, Georgian
+    "arabic": "\u0600-\u08ff",
+    "indic": "\u0900-\u0dff",
+    "thai": "\u0e00-\u109f\u1780-\u17ff",  # and Lao, Tibetan, Burmese, Khmer
     "latin_marked": "\xc0-\u024f\u0300-\u036f\u1e00-\u1eff",
 }
 _RUNS: Final = tuple((kind, re.compile(f"[{characters}]+")) for kind, characters in _WIDE.items())

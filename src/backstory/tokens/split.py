@@ -1,6 +1,6 @@
 """Where text may be cut so that its parts count exactly as the whole.
 
-tiktoken 0.14 is close to linear on every input but one: its regular expression backtracks over a run of
+tiktoken, from 0.13 on, is close to linear on every input but one: its regular expression backtracks over a run of
 blanks, and from about a million of them on it dies of a stack overflow (a Rust panic, not an exception). And
 it returns a list of all token ids, which for 10 MB of odd text is some hundred MB. So long text is cut
 first, at places where both patterns (see `vocabulary`) are sure to start a new piece:
