@@ -1,0 +1,91 @@
+"""What a crash left open, and the records that close it. A pure function of the view.
+
+Finished results are kept, those of earlier steps of the same turn too. Each unanswered call gets exactly one synthetic
+result, which says whether it had been started. Running this twice, or crashing in the middle of it, changes nothing:
+what was closed is no longer open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backstory.formats.synthetic import SYNTHETIC_TEXTS
+from backstory.legality.steps import pair
+from backstory.messages import Message, Synthetic, Text, ToolCall, ToolResult
+from backstory.records import NewRecord, new_message
+from backstory.sessions.view import View
+
+INTERRUPTED = "(interrupted)"
+"""The assistant's mark in a turn that ended without an answer: the history alternates without merging later."""
+
+
+def open_calls(view: View) -> list[tuple[tuple[int, int], ToolCall]]:
+    """The calls of the open turn without a result, each with its place: (place of the message, number of the call)."""
+    if view.turn is None:
+        return []
+    records = view.of_turn(view.turn.number)
+    pairing = pair([record.message for record in records])
+    found: list[tuple[tuple[int, int], ToolCall]] = []
+    numbers: dict[int, int] = {}
+    for place, call in pairing.calls.items():
+        seq = records[place.message].seq
+        number = numbers.get(seq, 0)
+        numbers[seq] = number + 1
+        if place not in pairing.answer:
+            found.append(((seq, number), call))
+    return found
+
+
+def synthetic_result(call: ToolCall, why: Synthetic) -> Message:
+    """The one result that stands for a missing one."""
+    return Message(
+        role="tool",
+        parts=(
+            ToolResult(
+                call_id=call.id,
+                name=call.name,
+                content=(Text(text=SYNTHETIC_TEXTS[why]),),
+                is_error=True,
+                kind=call.kind,
+                synthetic=why,
+            ),
+        ),
+    )
+
+
+def close_calls(view: View) -> list[NewRecord]:
+    """One synthetic result for each open call of the turn that a crash left open."""
+    if view.turn is None:
+        return []
+    closed: list[NewRecord] = []
+    for place, call in open_calls(view):
+        why: Synthetic = "outcome_unknown" if place in view.turn.started else "not_started"
+        closed.append(new_message(synthetic_result(call, why), turn=view.turn.number))
+    return closed
+
+
+def end_turn(
+    view: View, reason: str, *, draft: str = "", usage: Mapping[str, Any] | None = None
+) -> list[NewRecord]:
+    """The records that end the open turn without an answer: its calls closed, a mark of the assistant's, its end.
+
+    `draft` is the text that was being streamed, which becomes the interrupted answer. `reason` is ``interrupted``,
+    ``stopped``, ``failed`` or ``limit``.
+    """
+    if view.turn is None:
+        return []
+    number = view.turn.number
+    closed = close_calls(view)
+    live = view.of_turn(number)
+    last = live[-1].message.role if live else "user"
+    if closed or last != "assistant" or draft:
+        text = f"{draft}\n\n{INTERRUPTED}" if draft else INTERRUPTED
+        mark = Message(role="assistant", parts=(Text(text=text),))
+        closed.append(new_message(mark, turn=number, mark=reason))
+    closed.append(NewRecord(kind="turn_ended", data=_ended(reason, usage), turn=number))
+    return closed
+
+
+def _ended(reason: str, usage: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"reason": reason, **({"usage": dict(usage)} if usage else {})}

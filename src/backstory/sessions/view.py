@@ -1,0 +1,331 @@
+"""The fold of a log: what a session is at this moment. Pure: records in, state out.
+
+The log is the truth; this is what follows from it: which messages are live, where replay begins, which turn is open,
+which client messages are known, what the last request was. Cuts, undos and summaries change the view and nothing else.
+
+A view is folded from the newest snapshot on, so that opening a session costs the window and not the session. What a
+snapshot holds is small and can be computed again; the live messages are not in it, and are loaded as needed (`loaded`
+says from where on they are here).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backstory.errors import StoreDamaged
+from backstory.records import Record
+
+KNOWN_MESSAGES = 256
+"""So many of the newest client message ids are recognised without reading back."""
+
+KNOWN_CUTS = 16
+"""So many of the newest cuts can be gone back to by undoing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Places `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __contains__(self, seq: int) -> bool:
+        return self.first <= seq <= self.last
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays."""
+
+    start: int = 0
+    kept: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenTurn:
+    """The turn that is under way, or that a crash left open. `seq` is the place of its `turn_started`.
+
+    `message_id` is the client's id of the message that began it, `digest` stands for that message's content.
+    `started` are the calls (place of the assistant's message, number of the call in it) that were started.
+    """
+
+    number: int
+    seq: int
+    message_id: str | None = None
+    digest: str = ""
+    started: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A client message that the log holds: its turn, the place of its message, and a digest of its content."""
+
+    turn: int
+    seq: int
+    digest: str
+
+
+@dataclass(kw_only=True, slots=True)
+class View:
+    """What a session is. Only `apply` changes it.
+
+    `head` is the place of the last record that was folded. `messages` are the records of kind ``message`` from `loaded`
+    on, in order, those that an undo hides included; `live` leaves these out. `turns` is how many turns were begun,
+    `request` what the last request decided (see `sessions.session`), `epoch` what the newest epoch froze.
+    """
+
+    head: int = 0
+    loaded: int = 1
+    messages: list[Record] = field(default_factory=list)
+    cuts: tuple[Cut, ...] = (Cut(),)
+    hidden: dict[int, Span] = field(default_factory=dict)  # by the place of the undo
+    turns: int = 0
+    turn: OpenTurn | None = None
+    spans: dict[int, Span] = field(default_factory=dict)  # of the newest turns, by number
+    known: dict[str, Known] = field(default_factory=dict)
+    request: Mapping[str, Any] = field(default_factory=dict)
+    epoch: Mapping[str, Any] = field(default_factory=dict)
+    epoch_seq: int = 0
+    variables: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    parent: Mapping[str, Any] | None = None
+    entries: list[str] = field(default_factory=list)
+    snapshot: int = 0  # place of the newest snapshot
+
+    @property
+    def cut(self) -> Cut:
+        return self.cuts[-1]
+
+    @property
+    def start(self) -> int:
+        """The first place that is replayed."""
+        cut = self.cut
+        return max(1, cut.kept[0] if cut.kept else cut.start)
+
+    def replayed(self, seq: int) -> bool:
+        """Whether a message at this place is in the view: not before the cut, and not undone."""
+        cut = self.cut
+        inside = seq >= cut.start or (cut.kept is not None and cut.kept[0] <= seq < cut.kept[1])
+        return inside and not any(seq in span for span in self.hidden.values())
+
+    def live(self) -> list[Record]:
+        """The messages that are in the view and loaded, in order."""
+        first = bisect.bisect_left(self.messages, self.start, key=lambda record: record.seq)
+        return [record for record in self.messages[first:] if self.replayed(record.seq)]
+
+    def of_turn(self, number: int) -> list[Record]:
+        """The loaded messages of one turn that are not undone, in order."""
+        return [r for r in self.messages if r.turn == number and not self.is_hidden(r.seq)]
+
+    def is_hidden(self, seq: int) -> bool:
+        return any(seq in span for span in self.hidden.values())
+
+    def load(self, older: Sequence[Record]) -> None:
+        """Take in older records, which end right before `loaded` (records of other kinds than messages count too)."""
+        if older:
+            self.messages[:0] = [record for record in older if record.kind == "message"]
+            self.loaded = older[0].first
+
+    # --- folding -------------------------------------------------------------------------
+
+    def apply(self, record: Record) -> None:
+        """Fold one more record, the next in order. Raises `StoreDamaged` for one that is out of order."""
+        if record.first <= self.head:  # damaged lines may leave gaps; going back would fold something twice
+            raise StoreDamaged(f"record {record.seq} comes after record {self.head}")
+        self.head = record.seq
+        if record.turn in self.spans:
+            self.spans[record.turn] = Span(self.spans[record.turn].first, record.seq)
+        fold = _FOLDS.get(record.kind)
+        if fold is not None:
+            fold(self, record)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as a snapshot holds it. See `from_json`."""
+        return {
+            "cuts": [[cut.start, list(cut.kept) if cut.kept else None] for cut in self.cuts],
+            "hidden": [[seq, span.first, span.last] for seq, span in self.hidden.items()],
+            "turns": self.turns,
+            "turn": _turn_to_json(self.turn),
+            "spans": [[number, span.first, span.last] for number, span in self.spans.items()],
+            "known": [[key, known.turn, known.seq, known.digest] for key, known in self.known.items()],
+            "request": dict(self.request),
+            "epoch": dict(self.epoch),
+            "epoch_seq": self.epoch_seq,
+            "variables": dict(self.variables),
+            "meta": dict(self.meta),
+            "parent": dict(self.parent) if self.parent else None,
+            "entries": list(self.entries),
+            "before": self.snapshot,
+        }
+
+    @staticmethod
+    def from_snapshot(record: Record) -> View:
+        """The view as it was right before a snapshot, with no messages loaded. Raises `StoreDamaged`."""
+        data = record.data
+        try:
+            return View(
+                head=record.seq,
+                loaded=record.seq + 1,
+                cuts=tuple(
+                    Cut(start=start, kept=tuple(kept) if kept else None) for start, kept in data["cuts"]
+                ),
+                hidden={seq: Span(first, last) for seq, first, last in data["hidden"]},
+                turns=data["turns"],
+                turn=_turn_from_json(data["turn"]),
+                spans={number: Span(first, last) for number, first, last in data["spans"]},
+                known={
+                    key: Known(turn=turn, seq=seq, digest=digest) for key, turn, seq, digest in data["known"]
+                },
+                request=data["request"],
+                epoch=data["epoch"],
+                epoch_seq=data["epoch_seq"],
+                variables=dict(data["variables"]),
+                meta=dict(data["meta"]),
+                parent=data["parent"],
+                entries=list(data["entries"]),
+                snapshot=record.seq,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreDamaged(f"the snapshot at {record.seq} cannot be read ({error!r})") from error
+
+
+def fold(records: Iterable[Record]) -> View:
+    """The view of a log, or of its records from a snapshot on. Snapshots on the way are not needed, and not trusted."""
+    view: View | None = None
+    for record in records:
+        if view is None:
+            if record.kind == "snapshot":
+                view = View.from_snapshot(record)
+                continue
+            view = View(loaded=record.first)
+        view.apply(record)
+    return view or View()
+
+
+def _turn_to_json(turn: OpenTurn | None) -> dict[str, Any] | None:
+    if turn is None:
+        return None
+    return {**dataclasses.asdict(turn), "started": sorted(map(list, turn.started))}
+
+
+def _turn_from_json(value: Mapping[str, Any] | None) -> OpenTurn | None:
+    if value is None:
+        return None
+    return OpenTurn(**{**value, "started": frozenset((seq, number) for seq, number in value["started"])})
+
+
+# --- one function a kind of record -----------------------------------------------------------
+
+
+def _message(view: View, record: Record) -> None:
+    view.messages.append(record)
+    if record.message_id is not None:
+        view.known[record.message_id] = Known(
+            turn=record.turn, seq=record.seq, digest=str(record.data.get("digest", ""))
+        )
+        while len(view.known) > KNOWN_MESSAGES:
+            del view.known[next(iter(view.known))]
+
+
+def _turn_started(view: View, record: Record) -> None:
+    view.turns = max(view.turns, record.turn)
+    view.turn = OpenTurn(
+        number=record.turn,
+        seq=record.seq,
+        message_id=record.data.get("id"),
+        digest=record.data.get("digest", ""),
+    )
+    view.spans[record.turn] = Span(record.seq, record.seq)
+    while len(view.spans) > KNOWN_MESSAGES:
+        del view.spans[next(iter(view.spans))]
+
+
+def _call_started(view: View, record: Record) -> None:
+    if view.turn is not None:
+        call = (int(record.data["message"]), int(record.data["call"]))
+        view.turn = dataclasses.replace(view.turn, started=view.turn.started | {call})
+
+
+def _turn_ended(view: View, record: Record) -> None:
+    if view.turn is not None and view.turn.number == record.turn:
+        view.turn = None
+
+
+def _cut(view: View, record: Record) -> None:
+    kept = record.data.get("kept")
+    cut = Cut(start=record.data["start"], kept=tuple(kept) if kept else None)
+    view.cuts = (*view.cuts, cut)[-KNOWN_CUTS:]
+    if view.loaded < view.start:
+        first = bisect.bisect_left(view.messages, view.start, key=lambda message: message.seq)
+        del view.messages[:first]
+        view.loaded = view.start
+
+
+def _undo(view: View, record: Record) -> None:
+    redone = record.data.get("undoes")
+    if redone is not None:
+        view.hidden.pop(redone, None)
+    else:
+        view.hidden[record.seq] = Span(record.data["first"], record.data["last"])
+    if view.turn is not None and any(view.turn.seq in span for span in view.hidden.values()):
+        view.turn = None
+    # A cut at or after what is undone is out of force with it: replay begins where it began before.
+    first = record.data.get("first")
+    if redone is None and first is not None:
+        kept = tuple(cut for cut in view.cuts if cut.start < first)
+        view.cuts = kept or (Cut(),)
+    view.request = {}
+
+
+def _request(view: View, record: Record) -> None:
+    view.request = record.data
+
+
+def _epoch(view: View, record: Record) -> None:
+    view.epoch = record.data
+    view.epoch_seq = record.seq
+
+
+def _variable(view: View, record: Record) -> None:
+    if record.data.get("value") is None:
+        view.variables.pop(record.data["name"], None)
+    else:
+        view.variables[record.data["name"]] = record.data["value"]
+
+
+def _meta(view: View, record: Record) -> None:
+    view.meta.update(record.data)
+
+
+def _fork(view: View, record: Record) -> None:
+    if "parent" in record.data:
+        view.parent = record.data
+
+
+def _history_entry(view: View, record: Record) -> None:
+    view.entries = [*view.entries, record.data["text"]][-32:]
+
+
+def _snapshot(view: View, record: Record) -> None:
+    view.snapshot = record.seq
+
+
+_FOLDS = {
+    "message": _message,
+    "turn_started": _turn_started,
+    "call_started": _call_started,
+    "turn_ended": _turn_ended,
+    "cut": _cut,
+    "undo": _undo,
+    "request": _request,
+    "epoch": _epoch,
+    "variable": _variable,
+    "meta": _meta,
+    "fork": _fork,
+    "history_entry": _history_entry,
+    "snapshot": _snapshot,
+}
