@@ -23,6 +23,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,17 +63,17 @@ def candidates(encoding: str) -> Iterator[tuple[str, str, Callable[[], Callable[
     yield "backstory (tiktoken, shipped vocabulary)", "backstory.tokens", ours
     for name in ("bpe_openai", "riptoken"):
         if not missing(name):
-            yield (
-                name,
-                name,
-                lambda name=name: _length(import_module(name).get_encoding(encoding).encode_ordinary),
-            )
+            yield name, name, partial(_other, name, encoding)
     if not missing("toktok"):
         yield (
             "toktok",
             "toktok",
             lambda: lambda text: import_module("toktok").batch_count([text], encoding, 1)[0],
         )
+
+
+def _other(name: str, encoding: str) -> Callable[[str], int]:
+    return _length(import_module(name).get_encoding(encoding).encode_ordinary)
 
 
 def _length(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
