@@ -46,7 +46,11 @@ VAGUE_WORDS = frozenset(
 )
 
 # Third-party packages imported at the top of a module, and where. All are declared as plain dependencies.
-REQUIRED: dict[str, tuple[str, ...]] = {"tiktoken": ("backstory.tokens",)}
+# (pytest is not: who runs the contract of stores has it.)
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "tiktoken": ("backstory.tokens",),
+    "pytest": ("backstory.stores.conformance",),
+}
 # Third-party packages imported inside a function, and where. All are declared: as extras, or, where they belong to
 # a part that not everybody uses and take long to load, as plain dependencies.
 OPTIONAL: dict[str, tuple[str, ...]] = {
@@ -62,6 +66,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
 BROAD_EXCEPTS: dict[str, str] = {
     "backstory.agent.execute:_prepare": "validators in a tool's annotations are the tool's own code",
     "backstory.agent.execute:_attempt": "a tool may raise anything; the model gets it as a result",
+    "backstory.stores.workers:_serve": "whatever a store's thread raises is handed to whoever awaits it",
     "backstory.agent.waiting:work": "whatever a tool's thread raises is handed to whoever awaits it",
 }
 

@@ -362,11 +362,10 @@ class Journal:
             self._disk.close(fd)  # Windows renames no open file
             fd = -1
             (self._disk.link if new else self._disk.replace)(temporary, self.path)
-        except BaseException:
+        finally:
             if fd >= 0:
                 self._disk.close(fd)
-            self._disk.unlink(temporary)
-            raise
+            self._disk.unlink(temporary)  # still there where anything failed
         self._disk.sync_folder(folder)
         self.refresh()
 

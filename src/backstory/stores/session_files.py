@@ -79,16 +79,14 @@ class SessionFiles:
             if not self._swept:
                 self._sweep()
             yield
-            self.lease.unlock()
         except StaleLock as broken:
             self.journal.closed()
             raise StaleLease(
                 f"the lock of session {str(self.session)!r} was taken over while this process stood still: "
                 "whether its last batch is in the log is not known"
             ) from broken
-        except BaseException:
+        finally:
             self.lease.unlock()
-            raise
 
     def _sweep(self) -> None:
         """Remove what a process that died under the lock left half done: all of it is written under the lock."""
