@@ -1,0 +1,86 @@
+"""Takes the words of the command line to the command that they name, and every failure to one line and a code.
+
+Codes: 0 all well, 1 the answer is bad (problems found, does not fit), 2 the question is (input, options), 130
+interrupted, 141 nobody reads on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import NoReturn
+
+import backstory
+from backstory.cli import check, convert, fit, replay
+from backstory.errors import BackstoryError
+
+COMMANDS = (check, fit, convert, replay)
+"""Each a module with `add(subparsers)`, which sets the default `run` to a function from the arguments to a code."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="backstory", description="The context layer for LLM agents: what a model call sends, and why."
+    )
+    parser.add_argument("--version", action="version", version=f"backstory {backstory.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. `argv` is without the program's name."""
+    _tolerant(sys.stdout, sys.stderr)
+    try:
+        args = build_parser().parse_args(argv)
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        return 141
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except BackstoryError as error:
+        _complain(str(error))
+        return 2
+    except RecursionError:
+        _complain("the input is nested too deeply")
+        return 2
+    except OSError as error:
+        _complain(f"{error.filename or 'output'}: {error.strerror or error}")
+        return 2
+
+
+def _tolerant(*streams: object) -> None:
+    """No character that an output cannot encode ends a command."""
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _complain(what: str) -> None:
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(f"backstory: {' '.join(what.split())}", file=sys.stderr)
+
+
+def _silence(stream: object) -> None:
+    """The reader has gone: what is still in the buffer goes nowhere, so that the interpreter's end is quiet too."""
+    if isinstance(stream, TextIOWrapper):
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
