@@ -11,6 +11,7 @@ _EXPORTS: dict[str, str] = {
     "Answer": "backstory.models.base",
     "CallDelta": "backstory.models.base",
     "Event": "backstory.models.base",
+    "ExtractiveModel": "backstory.models.extractive",
     "Model": "backstory.models.base",
     "OpenAIModel": "backstory.models.openai",
     "Play": "backstory.models.scripted",
@@ -19,6 +20,8 @@ _EXPORTS: dict[str, str] = {
     "TextDelta": "backstory.models.base",
     "Usage": "backstory.models.base",
     "calls": "backstory.models.scripted",
+    "from_environment": "backstory.models.environment",
+    "learned": "backstory.models.billing",
 }
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "AnthropicModel",
     "CallDelta",
     "Event",
+    "ExtractiveModel",
     "Model",
     "OpenAIModel",
     "Play",
@@ -34,6 +38,8 @@ __all__ = [
     "TextDelta",
     "Usage",
     "calls",
+    "from_environment",
+    "learned",
 ]
 
 if TYPE_CHECKING:
@@ -45,6 +51,9 @@ if TYPE_CHECKING:
     from backstory.models.base import ReasoningDelta as ReasoningDelta
     from backstory.models.base import TextDelta as TextDelta
     from backstory.models.base import Usage as Usage
+    from backstory.models.billing import learned as learned
+    from backstory.models.environment import from_environment as from_environment
+    from backstory.models.extractive import ExtractiveModel as ExtractiveModel
     from backstory.models.openai import OpenAIModel as OpenAIModel
     from backstory.models.scripted import Play as Play
     from backstory.models.scripted import ScriptedModel as ScriptedModel
