@@ -10,6 +10,7 @@ import heapq
 import itertools
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -70,4 +71,10 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 def timestamp(seconds: float) -> str:
     """A time as records show it: ``2025-11-30T09:15:02.113Z``."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    whole = int(seconds)
+    return f"{_to_the_second(whole)}.{int((seconds - whole) * 1000):03}Z"
+
+
+@lru_cache(maxsize=4)
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,7 @@ class _Session:
     """Everything that is known of one session; `records` empty: it is not there (but may be leased)."""
 
     records: list[Record] = field(default_factory=list)
+    batches: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     generation: int = 0
     active: tuple[float, int] = (0.0, 0)
     lease: Lease | None = None
@@ -92,13 +94,13 @@ class InMemoryStore:
     ) -> Appended:
         rules.check_request(records, fence=fence, acquire=acquire, release=release)
         state, now = self._of(session), self.clock.now()
-        earlier = [record for record in state.records if record.batch == batch] if batch is not None else []
+        earlier = state.batches.get(batch, ()) if batch is not None else ()
         if earlier and batch is not None:
             rules.check_repeat(batch, earlier, records)
             lease = self._grant(session, acquire) if acquire is not None else None
             if release and state.lease is not None and (lease is not None or state.lease.fence == fence):
                 self._free(state)
-            return Appended(head=state.head(), records=tuple(earlier), lease=lease, repeated=True)
+            return Appended(head=state.head(), records=earlier, lease=lease, repeated=True)
         if acquire is not None:
             lease = rules.grant(session, state.lease, acquire, now=now, last_fence=self._last_fence)
         else:
@@ -107,6 +109,8 @@ class InMemoryStore:
         rules.check_head(session, expected, state.head().seq)
         stamped = stamp(records, seq=state.head().seq + 1, at=timestamp(now), batch=batch)
         state.records += stamped
+        if batch is not None and stamped:
+            state.batches[batch] = tuple(stamped)
         if stamped:
             state.generation = state.generation or next(self._generations)
             state.active = (now, next(self._activity))
@@ -125,14 +129,13 @@ class InMemoryStore:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> list[Record]:
-        found = [
-            record
-            for record in self._peek(session).records
-            if record.seq > after and (before is None or record.seq < before)
-        ]
+        records = self._peek(session).records
+        start = bisect_right(records, after, key=_place)
+        stop = len(records) if before is None else bisect_left(records, before, key=_place)
+        most = max(0, stop - start if limit is None else min(limit, stop - start))
         if newest_first:
-            found.reverse()
-        return found if limit is None else found[: max(0, limit)]
+            return records[stop - most : stop][::-1]
+        return records[start : start + most]
 
     async def head(self, session: SessionId) -> Head:
         return self._peek(session).head()
@@ -174,6 +177,7 @@ class InMemoryStore:
         rules.check_head(session, expected, state.head().seq)
         head = state.head().seq
         state.records = list(rules.replaced(state.records, replacements, head=head, at=timestamp(now)))
+        state.batches = _batches(state.records)
         state.generation = next(self._generations)
         if purge:
             state.draft = None
@@ -321,3 +325,16 @@ class InMemoryStore:
         self._closed = True
         for state in self._sessions.values():
             state.changed.set()
+
+
+def _place(record: Record) -> int:
+    return record.seq
+
+
+def _batches(records: Sequence[Record]) -> dict[str, tuple[Record, ...]]:
+    """The batches that are still whole."""
+    found: dict[str, tuple[Record, ...]] = {}
+    for record in records:
+        if record.batch is not None:
+            found[record.batch] = (*found.get(record.batch, ()), record)
+    return {batch: whole for batch, whole in found.items() if len(whole) == whole[0].part[1]}

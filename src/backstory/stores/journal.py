@@ -258,12 +258,12 @@ class Journal:
         self._report(damage)
 
     def append(
-        self, records: Sequence[Record], *, generation: int, time: int, check: Callable[[], None]
+        self, records: Sequence[Record], *, generation: int, time: int | None, check: Callable[[], None]
     ) -> None:
         """One write and one sync. Call `refresh` first.
 
-        `generation` is that of a new file, `time` its time of last change in nanoseconds; `check` raises where our
-        lock was broken meanwhile.
+        `generation` is that of a new file, `time` its time of last change in nanoseconds (`None`: the system's);
+        `check` raises where our lock was broken meanwhile.
         """
         data = b"\n".join([record.line for record in records]) + b"\n"
         self.cut()
@@ -273,7 +273,8 @@ class Journal:
             self._need_writable()
             try:
                 self._disk.write_all(self._fd, data)
-                self._disk.set_time(self.path, time)
+                if time is not None:
+                    self._disk.set_time(self.path, time)
                 self._disk.sync(self._fd)
             except OSError:
                 self._undo()
@@ -301,6 +302,7 @@ class Journal:
     def sync(self) -> None:
         """Make durable what an earlier, unacknowledged append may have left to the system's care."""
         self._disk.sync(self._fd)
+        self._disk.sync_folder(os.path.dirname(self.path))
 
     def _need_writable(self) -> None:
         if not self._writable:
@@ -325,7 +327,7 @@ class Journal:
         data: Iterable[bytes],
         *,
         generation: int,
-        time: int,
+        time: int | None,
         new: bool,
         check: Callable[[], None],
     ) -> None:
@@ -355,7 +357,8 @@ class Journal:
                     self._disk.write_all(fd, b"".join(pending))
                     pending, size = [], 0
             self._disk.write_all(fd, b"".join(pending))
-            self._disk.set_time(temporary, time)
+            if time is not None:
+                self._disk.set_time(temporary, time)
             self._disk.sync(fd)
             check()
             self.closed()
@@ -366,7 +369,12 @@ class Journal:
             if fd >= 0:
                 self._disk.close(fd)
             self._disk.unlink(temporary)  # still there where anything failed
-        self._disk.sync_folder(folder)
+        try:
+            self._disk.sync_folder(folder)
+        except OSError:
+            if new:
+                self._disk.unlink(self.path)
+            raise
         self.refresh()
 
     def remove(self) -> bool:

@@ -120,6 +120,10 @@ class LeaseFile(LockedFile):
         """The lease, expired or not; `None` where it was given back. Needs no lock."""
         if self.fd < 0 or self._unnamed():
             return self._peek()
+        return self.current()
+
+    def current(self) -> Lease | None:
+        """As `read`, under the lock."""
         return self._parsed(self._disk.read_at(self.fd, _MOST, 0))
 
     def _peek(self) -> Lease | None:

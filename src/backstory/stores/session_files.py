@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from time import time_ns
 from typing import Any
 
@@ -17,7 +17,7 @@ from backstory.records import NewRecord, Record, stamp
 from backstory.stores import rules
 from backstory.stores.asides import DraftFile, Quarantine, read_whole
 from backstory.stores.base import KNOWN_BATCHES
-from backstory.stores.clock import Clock, timestamp
+from backstory.stores.clock import Clock, SystemClock, timestamp
 from backstory.stores.disk import Disk
 from backstory.stores.journal import Journal
 from backstory.stores.locks import LeaseFile, LockBusy, StaleLock
@@ -59,6 +59,7 @@ class SessionFiles:
         self._clock = clock
         self._report = report
         self._swept = False
+        self._system_time = type(clock) is SystemClock  # then the system's own time stamps will do
         self._quarantine = Quarantine(disk, os.path.join(root, "quarantine", scope, stem))
         self.lease = LeaseFile(disk, beside("leases", ".lease"), session)
         self.mailbox = Mailbox(disk, beside("inbox", ".inbox"), report=report)
@@ -71,22 +72,26 @@ class SessionFiles:
         self.journal.closed()
         self.lease.close()
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Raises `LockBusy`; and `StaleLease` where the lock was broken while we held it."""
+    def _locked(self) -> SessionFiles:
+        """Raises `LockBusy`; and, at the end, `StaleLease` where the lock was broken while we held it."""
         self.lease.lock()
-        try:
-            if not self._swept:
+        if not self._swept:
+            with self:
                 self._sweep()
-            yield
-        except StaleLock as broken:
+            self.lease.lock()
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.lease.unlock()
+        if isinstance(error, StaleLock):
             self.journal.closed()
             raise StaleLease(
                 f"the lock of session {str(self.session)!r} was taken over while this process stood still: "
                 "whether its last batch is in the log is not known"
-            ) from broken
-        finally:
-            self.lease.unlock()
+            ) from error
 
     def _sweep(self) -> None:
         """Remove what a process that died under the lock left half done: all of it is written under the lock."""
@@ -131,7 +136,7 @@ class SessionFiles:
                 raise rules.head_moved(self.session, known, 0)
             if batch is not None and (earlier := self._repeated(batch, records, expected, head)):
                 return self._acknowledge(earlier, fence, acquire, release)
-            now, current = self._clock.now(), self.lease.read()
+            now, current = self._clock.now(), self.lease.current()
             taken = self._granted(current, acquire, now) if acquire is not None else None
             if taken is None:
                 rules.check_fence(self.session, current, fence, now=now)
@@ -142,7 +147,10 @@ class SessionFiles:
             if stamped:
                 try:
                     self.journal.append(
-                        stamped, generation=time_ns() // 1000, time=int(now * 1e9), check=self.lease.check
+                        stamped,
+                        generation=time_ns() // 1000,
+                        time=None if self._system_time else int(now * 1e9),
+                        check=self.lease.check,
                     )
                 except OSError:
                     if taken is not None:

@@ -11,11 +11,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any, TypeVar
 
 from backstory.errors import StoreUnavailable
 
 T = TypeVar("T")
+_SLICE = 0.005
+"""Seconds that calls on the event loop may take before others get their turn."""
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
 
@@ -31,6 +34,7 @@ class Workers:
             threading.Lock() for _ in range(count)
         ]  # held while a slot's call runs, wherever it runs
         self._under_way: set[asyncio.Future[Any]] = set()
+        self._yielded = 0.0
         self._closed = False
 
     def slot(self, key: object) -> int:
@@ -50,6 +54,9 @@ class Workers:
                 return call(*args)
             finally:
                 self._turns[slot].release()
+                if monotonic() - self._yielded > _SLICE:  # many brief calls in a row are not brief
+                    await asyncio.sleep(0)
+                    self._yielded = monotonic()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if self._threads[slot] is None:
