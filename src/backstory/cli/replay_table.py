@@ -59,7 +59,7 @@ def closing(screen: Screen, walks: Sequence[Walk], budget: int | None, price: Pr
         if other is main or not theirs:
             continue
         less = 1 - cost / theirs
-        if less > 0.005:
+        if less >= 0.02:
             yield f"{main.strategy} costs {less:.0%} less than {other.strategy}{_why(other, budget)}."
     whole = Walk(strategy=main.strategy, calls=main.calls)
     saved = whole.cost(Price(input=price.input, cached=price.input, output=price.output)) - cost
@@ -76,7 +76,7 @@ def _why(walk: Walk, budget: int | None) -> str:
     if walk.strategy == "full" and walk.over(budget):
         return f", which no window of {budget:,} tokens would take after call {_first_over(walk, budget) - 1}"
     if walk.strategy == "sliding" and walk.input:
-        return f", which moves its beginning {walk.cuts} times, and each time nothing is in the cache"
+        return f", whose beginning moved {walk.cuts} times, each time out of the provider's cache"
     return ""
 
 

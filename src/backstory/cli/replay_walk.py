@@ -23,6 +23,24 @@ _WORDS = {
 }
 _MARKS = {"cut": "✂", "healed": "✚", "preview": "≡", "prefix": "↺", "lost": "!", "failed": "✗"}
 
+_REASONS = {
+    "call.arguments": "they were no JSON object, which servers refuse",
+    "call.id": "its server would refuse the id",
+    "call.id_twice": "an id stands for one call",
+    "content.empty": "servers refuse a message without content",
+    "json.strict": "such as a lone surrogate, or NaN",
+    "order.alternation": "strict servers want user and assistant to take turns",
+    "order.user_after_tool": "strict servers want the assistant between a tool's result and the user",
+    "order.user_first": "strict servers want the user to begin",
+    "result.duplicate": "a call has one answer",
+    "result.misplaced": "a result stands right after its call",
+    "result.missing": "a call without a result is refused; it says that the outcome is unknown",
+    "result.orphan": "a result without its call is refused",
+    "system.late": "this server takes the system's words at the head alone",
+    "system.one": "this server takes one system message",
+}
+"""Why, for those who do not know what APIs refuse; by the rule's name."""
+
 
 def header(
     screen: Screen,
@@ -147,15 +165,15 @@ def _events(call: Call, before: Call | None) -> Iterator[tuple[str, str]]:
         yield "prefix", f"the prefix changed: {call.ledger.why}"
     for condensed in call.ledger.condensed:
         if before is None or condensed not in before.ledger.condensed:
-            size = f"{condensed.before:,} tokens, shown in {condensed.after:,}"
-            yield (
-                "preview",
-                f"message {condensed.index}: the tool's result is too big: {size}, both ends kept",
-            )
+            size = f"{condensed.before:,} tokens are too many, {condensed.after:,} are sent, from both ends"
+            yield "preview", f"message {condensed.index}, a tool's result: {size}"
     for repair in call.repairs:
-        yield "healed", f"message {repair.index}: {repair.what} ({repair.rule})"
+        why = _REASONS.get(repair.rule, repair.rule)
+        yield "healed", f"message {repair.index}: {repair.what}: {why}"
+    made_up = {repair.index for repair in call.repairs if repair.rule == "result.missing"}
     for loss in call.losses:
-        yield "lost", f"message {loss.index}: {loss.what}"
+        if loss.kind != "error_flag" or loss.index not in made_up:  # that one is ours, and says so in words
+            yield "lost", f"message {loss.index}: {loss.what}"
 
 
 def _cut(call: Call) -> str:
@@ -163,13 +181,13 @@ def _cut(call: Call) -> str:
     asked = sum(line.asked for line in ledger.lines)
     gone = _spans([(span.start, span.stop) for span in ledger.dropped])
     inside = any(span.reason == "cut_in_turn" for span in ledger.dropped)
-    where = "whole steps of this turn, whose question stays" if inside else "whole turns"
-    limit = (
-        f"over {ledger.budget:,}" if ledger.budget is not None and asked > ledger.budget else "over a limit"
-    )
+    where = "whole steps of this turn; its question stays" if inside else "whole turns"
+    full = "a limit of turns or messages is reached"
+    if ledger.budget is not None and asked > ledger.budget:
+        full = f"{asked:,} tokens, and {ledger.budget:,} is all"
     return (
-        f"{asked:,} tokens would be {limit}: messages {gone} are no longer sent ({where}), "
-        f"{ledger.total:,} are left; the calls that follow extend this one"
+        f"{full}: messages {gone} are left out ({where}), which leaves {ledger.total:,} tokens; "
+        "the next calls extend this one again"
     )
 
 
