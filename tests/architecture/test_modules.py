@@ -60,6 +60,8 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "pydantic": ("backstory.agent",),
     "pydantic_core": ("backstory.agent",),  # comes with pydantic
     "docstring_parser": ("backstory.agent",),
+    "regex": ("backstory.agent.toolbox",),
+    "yaml": ("backstory.agent.toolbox",),
 }
 
 # "module:function" -> why a failure of any kind may be caught there: a loop that must survive a plug-in.

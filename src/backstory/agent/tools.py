@@ -140,7 +140,16 @@ AnyTool: TypeAlias = Tool[..., Any]
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    parallel: bool = False,
+    max_result: int | None = None,
+) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
