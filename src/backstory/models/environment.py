@@ -40,13 +40,14 @@ def from_environment(model: str | None = None, base_url: str | None = None, **se
         return Chosen(ExtractiveModel(), _offline("as asked"))
     claude = model is not None and model.lower().startswith("claude") and base_url is None
     if anthropic_key and (claude or not (openai_key or url)):
-        named = {} if model is None else {"model": model}
+        named: dict[str, Any] = {} if model is None else {"model": model}
         found = AnthropicModel(**named, **settings)
         return Chosen(found, f"Model: {found.name} at Anthropic (ANTHROPIC_API_KEY).")
     if openai_key or url:
         name = model or os.environ.get("OPENAI_MODEL")
-        named = {} if name is None else {"model": name}
-        talker = OpenAIModel(**named, base_url=base_url, **settings)
+        if name:
+            settings["model"] = name
+        talker = OpenAIModel(base_url=base_url, **settings)
         where = "OpenAI (OPENAI_API_KEY)" if url is None else shown(url)
         return Chosen(talker, f"Model: {talker.name} at {where}.")
     if model is not None:

@@ -55,7 +55,7 @@ TOO_LONG: tuple[TooLong, ...] = (
     ),
     # vLLM: "You passed 5000 input tokens … However, the model's context length is only 4096 tokens"
     TooLong(
-        r"context length is only (?P<limit>[\d,]+)",
+        r"context length (?:is|of) only (?P<limit>[\d,]+)",
         "https://github.com/vllm-project/vllm/pull/20119; lm studio",
     ),
     # vLLM: "The decoder prompt (length 5000) is longer than the maximum model length of 4096."
