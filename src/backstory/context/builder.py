@@ -73,9 +73,6 @@ class _WithSystem:
             return self._history.between(start, stop)
         return [(position, message) for position in range(start, stop) for message in self.at(position)]
 
-    def begins_turn(self, position: int) -> bool:
-        return self._history.begins_turn(position)
-
 
 def _last_user(history: Source) -> int | None:
     for position in range(len(history) - 1, history.head - 1, -1):

@@ -11,24 +11,24 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from backstory.context.history import Source
+from backstory.context.history import Source, begins_step, begins_turn, message_from
 from backstory.context.ledger import Condensed
 from backstory.context.passes import Entries, condense, level, numbered
 from backstory.context.preview import LEAST
-from backstory.context.state import State
+from backstory.context.state import Preview, State
 from backstory.context.window import Choice, Limits, choose
 from backstory.errors import IllegalRequest
 from backstory.legality.bench import CallPlace
 from backstory.legality.repair import Mended, mend
 from backstory.legality.rules import problems
-from backstory.legality.steps import head_length, turns
-from backstory.messages import Message, Part, ToolResult
+from backstory.legality.steps import head_length, pair, turns
+from backstory.messages import Message, Part, Synthetic, ToolResult
 from backstory.targets import Target
 from backstory.tokens import Counter
-from backstory.tokens.messages import count_message, count_part
+from backstory.tokens.messages import PRIMING, PROVIDERS, count_message, count_part
 
 _ROUNDS = 8
-"""Mending can add a few tokens (a mark, a made-up result), so that a cut is tried again a little later."""
+"""Previews are cut at line ends, so that how much they save is known only once they are made."""
 
 
 @dataclass(kw_only=True)
@@ -40,21 +40,42 @@ class Window:
     mended: Mended
     tokens: list[int]
     head: int = field(init=False)
+    total: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.head = head_length(self.mended.messages)
-
-    @property
-    def total(self) -> int:
-        return sum(self.tokens)
+        self.total = sum(self.tokens)
 
     @property
     def messages(self) -> list[Message]:
         return self.mended.messages
 
+    @property
+    def positions(self) -> list[int]:
+        return self.mended.positions
+
+    def invented(self) -> dict[CallPlace, Synthetic]:
+        """Calls that are answered by a synthetic result here, by their places in the caller's list."""
+        if not any(result.synthetic for message in self.messages for result in message.results):
+            return {}
+        pairs = pair(self.messages)
+        counts: dict[int, int] = {}
+        found: dict[CallPlace, Synthetic] = {}
+        for call in pairs.calls:
+            position = self.positions[call.message]
+            number = counts[position] = counts.get(position, -1) + 1
+            answer = pairs.answer.get(call)
+            if answer is not None and (kind := pairs.results[answer].synthetic) is not None:
+                found[CallPlace(position, number)] = kind
+        return found
+
 
 class Fitting:
-    """One request in the making. `limits` are of everything in the list, the system included in its tokens."""
+    """One request in the making. `limits` are of everything in the list, the system included in its tokens.
+
+    `tools` is the tokens of the tools' declarations, which count against the same budget. What was decided is in
+    `condensed`, `sent` and `seals`, as `State` has them, and in `factor`.
+    """
 
     def __init__(
         self,
@@ -63,7 +84,7 @@ class Fitting:
         counter: Counter,
         limits: Limits,
         *,
-        fixed: int,
+        tools: int,
         factor: float,
         low_mark: float,
         not_started: Collection[str] = (),
@@ -72,63 +93,90 @@ class Fitting:
         self.target = target
         self.counter = counter
         self.limits = limits
-        self.fixed = fixed  # tokens of the same budget that are not in the list: tools, the reply's priming
         self.factor = factor
         self.low_mark = low_mark
         self.not_started = not_started
-        self.condensed: dict[str, int] = {}
-        self.previews: list[Condensed] = []
-        self.sent: set[CallPlace] = set()
+        self.condensed: dict[str, Preview] = {}
+        self.sent: dict[CallPlace, Synthetic] = {}
         self.seals: set[int] = set()
         self.asked = 0
+        self._tools = tools
+
+    @property
+    def tools(self) -> int:
+        """Tokens of the tools, calibrated."""
+        return self.scaled(self._tools)
+
+    @property
+    def fixed(self) -> int:
+        """Tokens of the same budget that are not in the list."""
+        return self.tools + PRIMING
 
     # --- deciding ------------------------------------------------------------------------
 
-    def run(self, state: State | None) -> Window:
-        """The window of this request; it may still be over its tokens, where nothing more can be cut."""
-        window = self.resume(state) if state is not None else self.fill()
-        self.asked = max(self.asked, window.total)
-        if not self.holds(window):
-            window = self.shrink_results(window)
-        return self.legal(window)
-
     def resume(self, state: State) -> Window:
-        """Go on where the request before began; cut to the low mark where that is full."""
+        """Go on where the request before began; cut to the low mark where that is full.
+
+        Until then counts are calibrated as they were when the epoch began.
+        """
         factor, self.factor = self.factor, state.factor
         self.condensed = dict(state.condensed)
-        self.sent = {CallPlace(*place) for place in state.sent}
+        self.sent = {CallPlace(position, number): kind for position, number, kind in state.sent}
         self.seals = set(state.seals)
-        if self.two_users_meet(state.length):
+        if self.seam(state.length):
             self.seals.add(state.length)
         window = self.window(state.cut, state.kept)
         if self.holds(window):
-            return window
+            return self.legal(window)
         self.asked = window.total
         self.factor = factor
-        window = self.window(state.cut, state.kept)
-        return self.narrow(window, low=True)
+        if self.holds(window := self.recounted(window)):
+            return self.legal(window)
+        return self.renew(window)
 
-    def two_users_meet(self, position: int) -> bool:
-        """Whether the list was sent as far as a position, and a user's message goes on from a user's there."""
-        if not self.history.head < position < len(self.history):
-            return False
-        before, after = self.history.at(position - 1), self.history.at(position)
-        return bool(before and after and before[-1].role == after[0].role == "user")
+    def seam(self, position: int) -> bool:
+        """Whether a repair might merge across a position that the list was sent as far as.
+
+        What the assistant says next begins a message of its own in any case.
+        """
+        after = message_from(self.history, position)
+        return position > self.history.head and after is not None and after.role != "assistant"
+
+    def renew(self, window: Window) -> Window:
+        """A new epoch, cut to the low mark where that is needed: what only kept the prefix is given up."""
+        if self.sent or self.seals:
+            self.sent, self.seals = {}, set()
+            window = self.window(window.cut, window.kept)
+        return self.settled(self.narrow(window, low=True))
+
+    def forget(self, position: int, *, system: bool) -> bool:
+        """Take back what was decided from a position on, since the list is another one there; or, where the
+        `system` or the tools changed, all that keeps the prefix. Says whether that was anything."""
+        before = (self.condensed, self.sent, self.seals)
+        self.condensed = {place: held for place, held in before[0].items() if _position(place) < position}
+        if system:
+            self.sent, self.seals = {}, set()
+        else:
+            self.sent = {place: kind for place, kind in before[1].items() if place.position < position}
+            self.seals = {seal for seal in before[2] if seal <= position}
+        return before != (self.condensed, self.sent, self.seals)
 
     def fill(self) -> Window:
         """Fill the window from the newest back."""
+        self.condensed, self.sent, self.seals = {}, {}, set()
         limits, history = self.limits, self.history
         if limits == Limits():
-            return self.window(history.head, None)
-        need = math.inf if limits.tokens is None else limits.tokens - self.fixed - self.system_tokens()
+            return self.settled(self.window(history.head, None))
+        system = sum(self.count(message) for _, message in history.system)
+        need = math.inf if limits.tokens is None else limits.tokens - self.fixed - system
         while True:
             cut, kept, read = self.read_back(need)
-            self.asked = max(self.asked, read + self.system_tokens())
+            self.asked = max(self.asked, read + system)
             window = self.narrow(self.window(cut, kept), low=False)
             spare = -1 if limits.tokens is None else limits.tokens - self.fixed - window.total
             whole = window.cut <= history.head or window.cut > cut or window.kept is not None
             if whole or spare <= 0 or not window.mended.repairs or need > 4 * (limits.tokens or 0):
-                return window
+                return self.settled(window)
             need += spare + 1  # mending made the window smaller: there is room for more
 
     def read_back(self, need: float) -> tuple[int, tuple[int, int] | None, int]:
@@ -142,13 +190,11 @@ class Fitting:
             found = history.at(position)
             tokens += sum(self.count(message) for message in found)
             messages += len(found)
-            over = tokens > need or (limits.messages is not None and messages > limits.messages)
-            if over:
+            if tokens > need or (limits.messages is not None and messages > limits.messages):
                 break
-            if history.begins_turn(position):
+            if begins_turn(history, position):
                 begun += 1
                 if limits.turns is not None and begun > limits.turns:
-                    over = True
                     break
                 boundary = position
         else:
@@ -161,29 +207,24 @@ class Fitting:
         """The newest turn alone is too big: its user message, and a step of it at or after a position."""
         history = self.history
         start = position
-        while not history.begins_turn(start):
+        while start > history.head and not begins_turn(history, start):
             start -= 1
         first = start
         while first < len(history) and all(message.role != "assistant" for message in history.at(first)):
             first += 1
         if position <= first:
             return start, None
-        step = next((p for p in range(position, len(history)) if self.begins_step(p)), None)
-        if step is None:
-            step = position
-            while step > first and not self.begins_step(step):
-                step -= 1
-        return (step, (start, first)) if step > first and first > start else (min(step, start), None)
-
-    def begins_step(self, position: int) -> bool:
-        found = self.history.at(position)
-        return bool(found) and found[0].role == "assistant" and not found[0].joined
+        step = next((p for p in range(position, len(history)) if begins_step(history, p)), position)
+        while step > first and not begins_step(history, step):
+            step -= 1
+        return (step, (start, first)) if step > first and first > start else (step, None)
 
     def narrow(self, window: Window, *, low: bool) -> Window:
-        """Cut a window until it holds; to the low mark, or just so that it fits."""
-        for _ in range(_ROUNDS):
-            if self.holds(window):
-                break
+        """Cut a window until it holds; to the low mark, or just so that it fits.
+
+        Mending can add a few tokens (a mark, a made-up result), so that a cut may have to be tried again later on.
+        """
+        while not self.holds(window):
             outside = self.fixed + sum(window.tokens[: window.head])
             tokens = self.limits.tokens
             high = Limits(
@@ -192,35 +233,39 @@ class Fitting:
                 turns=self.limits.turns,
             )
             mark = high.low(self.low_mark, fixed=outside) if low else high
-            choice = choose(window.messages[window.head :], window.tokens[window.head :], high, mark)
+            choice = choose(
+                window.messages[window.head :],
+                window.tokens[window.head :],
+                high,
+                mark,
+                positions=window.positions[window.head :],
+            )
             cut, kept = self.place(window, choice)
-            if (cut, kept) == (window.cut, window.kept):
+            if cut <= window.cut:
                 break
             self.condensed = {
-                key: cap for key, cap in self.condensed.items() if int(key.split(".")[0]) >= cut
+                place: held for place, held in self.condensed.items() if _position(place) >= cut
             }
             window = self.window(cut, kept)
         return window
 
     def place(self, window: Window, choice: Choice) -> tuple[int, tuple[int, int] | None]:
         """A choice among the mended messages as positions in the caller's list."""
-        positions = window.mended.positions[window.head :]
-        if not positions:
+        positions = window.positions[window.head :]
+        if not positions or (choice.start == 0 and choice.kept is None):
             return window.cut, window.kept
         kept = None
         if choice.kept is not None:
             kept = (positions[choice.kept[0]], positions[choice.kept[1] - 1] + 1)
-        elif choice.start == 0:
-            return window.cut, window.kept
         return positions[choice.start], kept
 
     def holds(self, window: Window) -> bool:
         """Whether a window is within all limits."""
         if self.limits == Limits():
             return True
-        after = window.messages[window.head :]
         count = len(turns(window.messages)) if self.limits.turns is not None else 0
-        return self.limits.hold(tokens=window.total + self.fixed, messages=len(after), turns=count)
+        messages = len(window.messages) - window.head
+        return self.limits.hold(tokens=window.total + self.fixed, messages=messages, turns=count)
 
     # --- making --------------------------------------------------------------------------
 
@@ -239,13 +284,22 @@ class Fitting:
             sent=self.sent,
             not_started=self.not_started,
         )
-        return Window(cut=cut, kept=kept, mended=mended, tokens=[self.count(m) for m in mended.messages])
+        return self.recounted(Window(cut=cut, kept=kept, mended=mended, tokens=[]))
+
+    def recounted(self, window: Window) -> Window:
+        tokens = [self.count(message) for message in window.messages]
+        return Window(cut=window.cut, kept=window.kept, mended=window.mended, tokens=tokens)
 
     def count(self, message: Message) -> int:
-        return math.ceil(count_message(message, self.counter, self.target.format) * self.factor)
+        return self.scaled(count_message(message, self.counter, self.target.format))
 
-    def system_tokens(self) -> int:
-        return sum(self.count(message) for _, message in self.history.system)
+    def scaled(self, tokens: int) -> int:
+        return tokens if self.factor == 1.0 else math.ceil(tokens * self.factor)
+
+    def settled(self, window: Window) -> Window:
+        """The window of this request; it may still be over its tokens, where nothing more can be cut."""
+        self.asked = max(self.asked, window.total)
+        return self.legal(window if self.holds(window) else self.shrink_results(window))
 
     def legal(self, window: Window) -> Window:
         """The last look: what was mended must be legal. Anything else is our bug, and is never sent in silence."""
@@ -264,27 +318,24 @@ class Fitting:
         """Where the newest step is too big, show its biggest results as previews, as large as fits."""
         if self.limits.tokens is None:
             return window
-        places = self.newest_results(window)
-        sizes = {place: self.tokens_of(part) for place, part in places}
+        sizes = {place: self.size(part) for place, part in self.newest_results(window)}
         over = window.total + self.fixed - self.limits.tokens
         if over <= 0 or not sizes:
             return window
         before = dict(self.condensed)
-        room = sum(sizes.values()) - over
+        room = sum(map(self.scaled, sizes.values())) - over
         for _ in range(_ROUNDS):
-            cap = level(list(sizes.values()), room)
+            cap = int(level(list(sizes.values()), int(room / self.factor)))
             if cap < LEAST:
                 break
-            self.condensed = before | {place: cap for place, size in sizes.items() if size > cap}
+            self.condensed = before | {
+                place: Preview(cap, before[place].before if place in before else size)
+                for place, size in sizes.items()
+                if size > cap
+            }
             shrunk = self.window(window.cut, window.kept)
             still = shrunk.total + self.fixed - self.limits.tokens
             if still <= 0:
-                after = dict(self.newest_results(shrunk))
-                self.previews = [
-                    Condensed(index=int(place.split(".")[0]), before=size, after=self.tokens_of(after[place]))
-                    for place, size in sizes.items()
-                    if size > cap and place in after
-                ]
                 return shrunk
             room -= max(still, len(sizes))
         self.condensed = before
@@ -295,13 +346,42 @@ class Fitting:
         last = max((i for i, m in enumerate(window.messages) if m.calls), default=None)
         if last is None:
             return []
-        start = window.mended.positions[last]
-        entries = self.previewed(self.history.between(start, len(self.history)))
+        entries = self.previewed(self.history.between(window.positions[last], len(self.history)))
         return [(place, part) for place, part in numbered(entries) if isinstance(part, ToolResult)]
 
     def previewed(self, entries: Entries) -> Entries:
-        return condense(entries, self.condensed, self.counter.count, factor=self.factor)
+        if not self.condensed:
+            return entries
+        caps = {place: held.cap for place, held in self.condensed.items()}
+        return condense(entries, caps, self.counter.count)
 
-    def tokens_of(self, part: Part) -> int:
-        provider = "openai" if self.target.format.startswith("openai") else self.target.format
-        return math.ceil(count_part(part, self.counter, provider) * self.factor)
+    def previews(self, window: Window) -> list[Condensed]:
+        """The results that a window shows as previews, with their tokens before and after."""
+        if not self.condensed:
+            return []
+        held = set(window.positions)
+        entries = [
+            e
+            for p in sorted({_position(c) for c in self.condensed} & held)
+            for e in self.history.between(p, p + 1)
+        ]
+        shown = {
+            place: part for place, part in numbered(self.previewed(entries)) if isinstance(part, ToolResult)
+        }
+        return [
+            Condensed(
+                index=_position(place),
+                before=self.scaled(decided.before),
+                after=self.scaled(self.size(shown[place])),
+            )
+            for place, decided in self.condensed.items()
+            if place in shown
+        ]
+
+    def size(self, part: Part) -> int:
+        """Tokens of a part, as counted."""
+        return count_part(part, self.counter, PROVIDERS[self.target.format])
+
+
+def _position(place: str) -> int:
+    return int(place.partition(".")[0])

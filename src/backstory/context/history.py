@@ -14,17 +14,28 @@ from backstory.formats.detect import detect
 from backstory.legality.steps import starts_turn
 from backstory.messages import Message, Origin
 
+WORDS = ("user", "system", "developer")
+
 
 class Source(Protocol):
-    """Messages by position, read as needed: a wire list (`History`), or the view of a session."""
+    """Messages by position, read as needed: a wire list (`History`), or the view of a session.
+
+    Positions run from `head`, the first after the system's, up to the length; some may hold no message. `system` holds
+    the leading system messages with their positions.
+    """
 
     head: int
     system: list[tuple[int, Message]]
 
     def __len__(self) -> int: ...
-    def at(self, position: int) -> list[Message]: ...
-    def between(self, start: int, stop: int) -> list[tuple[int, Message]]: ...
-    def begins_turn(self, position: int) -> bool: ...
+
+    def at(self, position: int) -> list[Message]:
+        """The messages of a position: one as a rule, two for results and words in one item, or none."""
+        ...
+
+    def between(self, start: int, stop: int) -> list[tuple[int, Message]]:
+        """The messages of the positions `start` up to `stop`, each with its position."""
+        ...
 
 
 class History:
@@ -71,15 +82,66 @@ class History:
         """The messages of the items `start` up to `stop`, each with its position."""
         return [(position, message) for position in range(start, stop) for message in self.at(position)]
 
-    def begins_turn(self, position: int) -> bool:
-        """Whether a turn begins with the item at a position; the first after the system begins one in any case."""
-        if position <= self.head:
-            return position == self.head
-        found = self.at(position)
-        if not found:
-            return False
-        before = self.at(position - 1)
-        return starts_turn(before[-1] if before else None, found[0])
+
+def begins_turn(source: Source, position: int) -> bool:
+    """Whether a turn begins with the messages of a position: as `steps.turns` says, told from the neighbours alone.
+
+    The first message after the system's begins a turn in any case. Words between a call and its result begin none.
+    """
+    found = source.at(position)
+    if not found:
+        return False
+    before = message_before(source, position)
+    if before is None:
+        return True
+    return starts_turn(before, found[0]) and not _splits_step(source, position)
+
+
+def begins_step(source: Source, position: int) -> bool:
+    """Whether a response begins with the messages of a position."""
+    found = source.at(position)
+    if not found or found[0].role != "assistant":
+        return False
+    before = message_before(source, position)
+    return not (found[0].joined and before is not None and before.role == "assistant")
+
+
+def message_before(source: Source, position: int) -> Message | None:
+    """The last message before a position; `None` where there is none but the system's."""
+    while position > source.head:
+        position -= 1
+        if found := source.at(position):
+            return found[-1]
+    return None
+
+
+def message_from(source: Source, position: int) -> Message | None:
+    """The first message at or after a position."""
+    while position < len(source):
+        if found := source.at(position):
+            return found[0]
+        position += 1
+    return None
+
+
+def _splits_step(source: Source, position: int) -> bool:
+    """Whether results follow these words that answer calls of the step before them."""
+    after = position
+    while after < len(source) and all(message.role in WORDS for message in source.at(after)):
+        after += 1
+    answers: set[str] = set()
+    while after < len(source) and all(message.role != "assistant" for message in source.at(after)):
+        answers.update(result.call_id for message in source.at(after) for result in message.results)
+        after += 1
+    while answers and position > source.head:
+        position -= 1
+        for message in reversed(source.at(position)):
+            if message.role == "assistant":
+                if any(call.id in answers for call in message.calls):
+                    return True
+                if begins_step(source, position):
+                    return False
+    return False
 
 
 def _field(items: Any) -> str | None:

@@ -68,27 +68,23 @@ def cap_results(entries: Entries, size: Sizes, *, room: int) -> dict[str, int]:
     return {place: cap for place, tokens in sizes.items() if tokens > cap}
 
 
-def condense(
-    entries: Entries, decided: Mapping[str, int], count: Callable[[str], int], *, factor: float = 1.0
-) -> Entries:
+def condense(entries: Entries, decided: Mapping[str, int], count: Callable[[str], int]) -> Entries:
     """The entries with the decided results as previews. Runs before mending, since it does not move anything."""
     if not decided:
         return entries
     places = iter(numbered(entries))
     out: Entries = []
     for position, message in entries:
-        parts = tuple(_preview(*next(places), decided, count, factor) for _ in message.parts)
+        parts = tuple(_preview(*next(places), decided, count) for _ in message.parts)
         changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
         out.append((position, message.evolve(parts=parts) if changed else message))
     return out
 
 
-def _preview(
-    place: str, part: Part, decided: Mapping[str, int], count: Callable[[str], int], factor: float
-) -> Part:
+def _preview(place: str, part: Part, decided: Mapping[str, int], count: Callable[[str], int]) -> Part:
     if place not in decided or not isinstance(part, ToolResult):
         return part
-    short = preview(texts(part.content), max(1, int(decided[place] / factor)), count)
+    short = preview(texts(part.content), decided[place], count)
     shown: Part = evolve(part, content=(Text(text=short),))
     return shown
 

@@ -35,11 +35,12 @@ class Limits:
     def low(self, mark: float = LOW_MARK, *, fixed: int = 0) -> Limits:
         """What a cut leaves: of everything the share `mark`, and of turns and messages one at least.
 
-        `fixed` is the tokens outside the window that count against the same budget.
+        `fixed` is the tokens outside the window that count against the same budget. Where they are most of it, a cut
+        still leaves half that share of what is left, so that a long system does not wipe the history out.
         """
         tokens = self.tokens
         if tokens is not None:
-            tokens = max(0, int((tokens + fixed) * mark) - fixed)
+            tokens = max(int((tokens + fixed) * mark) - fixed, int(tokens * mark / 2), 0)
         return Limits(
             tokens=tokens,
             messages=None if self.messages is None else max(1, int(self.messages * mark)),
@@ -66,12 +67,20 @@ class Choice:
     fits: bool = True
 
 
-def choose(messages: Sequence[Message], tokens: Sequence[int], high: Limits, low: Limits) -> Choice:
+def choose(
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    high: Limits,
+    low: Limits,
+    *,
+    positions: Sequence[int] | None = None,
+) -> Choice:
     """The longest suffix within `low`, beginning at a turn.
 
     If the newest turn alone is over `low`, that turn, if it is within `high`; else the longest suffix of its steps
     that is within `low` together with its user message; else the newest step, whatever its size.
-    `messages` are those after the leading system messages, `tokens` theirs.
+    `messages` are those after the leading system messages, `tokens` theirs, `positions` the items they come from:
+    none of several that come from one item can be cut off alone.
     """
     found = turns(messages)
     if not found:
@@ -90,23 +99,26 @@ def choose(messages: Sequence[Message], tokens: Sequence[int], high: Limits, low
     alone = sum(tokens[newest.start : newest.stop])
     if high.hold(tokens=alone, messages=newest.stop - newest.start, turns=1):
         return Choice(newest.start)
-    return _inside(newest, tokens, high, low)
+    return _inside(newest, tokens, high, low, range(len(messages)) if positions is None else positions)
 
 
-def _inside(turn: Turn, tokens: Sequence[int], high: Limits, low: Limits) -> Choice:
+def _inside(turn: Turn, tokens: Sequence[int], high: Limits, low: Limits, positions: Sequence[int]) -> Choice:
     if not turn.steps:
         return Choice(turn.start, fits=False)
     first = turn.steps[0].start
-    own = sum(tokens[turn.start : first])
-    kept = (turn.start, first) if first > turn.start else None
-    used, start = own, turn.stop
-    for step in reversed(turn.steps):
-        used += sum(tokens[step.start : step.stop])
-        count = first - turn.start + turn.stop - step.start
+    starts = [s.start for s in turn.steps if s.start == first or positions[s.start] != positions[s.start - 1]]
+    count = first - turn.start
+    used = sum(tokens[turn.start : first])
+    start, stop = turn.stop, turn.stop
+    for begin in reversed(starts):
+        used += sum(tokens[begin:stop])
         limits = low if start < turn.stop else high  # the newest step stays, if it fits at all
-        if not limits.hold(tokens=used, messages=count, turns=1):
+        if not limits.hold(tokens=used, messages=count + turn.stop - begin, turns=1):
             break
-        start = step.start
+        start = stop = begin
     fits = start < turn.stop
-    start = start if fits else turn.steps[-1].start
-    return Choice(turn.start, fits=fits) if start == first else Choice(start, kept, fits=fits)
+    start = start if fits else starts[-1]
+    if start == first:
+        return Choice(turn.start, fits=fits)
+    own = first > turn.start and positions[turn.start] != positions[first]  # else it is a mark of ours
+    return Choice(start, (turn.start, first) if own else None, fits=fits)

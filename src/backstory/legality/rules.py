@@ -155,6 +155,6 @@ def is_ready(messages: Sequence[Message], target: Target) -> bool:
     part = last.parts[-1]
     if not isinstance(part, Opaque):
         return False
-    return (
-        target.format != "anthropic" or part.kind == "server_tool_use" or part.kind.endswith("_tool_result")
-    )
+    if target.format == "openai_responses":  # an item of its own, not a part of a message that we do not know
+        return last.native is not None and last.native.value.get("type") == part.kind
+    return part.kind == "server_tool_use" or part.kind.endswith("_tool_result")

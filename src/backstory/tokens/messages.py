@@ -7,7 +7,9 @@ formula. Media count by size and detail, never by the length of their base64.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from backstory.messages import (
     Audio,
@@ -33,7 +35,7 @@ PER_CALL = 8
 PRIMING = 3
 """Every reply is primed with the assistant's header (the same source)."""
 
-_PROVIDERS = {
+PROVIDERS: Final[Mapping[str, str]] = {
     "openai_chat": "openai",
     "openai_responses": "openai",
     "anthropic": "anthropic",
@@ -46,7 +48,7 @@ def count_message(message: Message, counter: Counter, format: str) -> int:
     key = f"{counter.name}/{format}"
     known = message._counts.get(key)
     if known is None:
-        provider = _PROVIDERS[format]
+        provider = PROVIDERS[format]
         known = PER_MESSAGE + sum(count_part(part, counter, provider) for part in message.parts)
         if message.name is not None and message.role != "tool":
             known += PER_NAME + counter.count(message.name)
@@ -82,5 +84,13 @@ def count_part(part: Part, counter: Counter, provider: str) -> int:
         case File():
             return count(part.text) if part.text else file_tokens(part.data, part.media_type)
         case Opaque(native=native) if native is not None:
-            return count(json.dumps(native.value, ensure_ascii=False, separators=(",", ":"), default=str))
+            return count(_compact(native.value))
     return 0
+
+
+def _compact(value: Any) -> str:
+    """JSON, or where there is none for it (nested too deep, circular), what Python prints of it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str, skipkeys=True)
+    except (ValueError, RecursionError):
+        return reprlib.repr(value)
