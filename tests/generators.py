@@ -50,6 +50,7 @@ class Maker:
         self.legal = legal
         self.results = 0
         self.ids = 0
+        self.items = 0
         self.numbered = rng.random() < 0.15 and not (legal and format in ("anthropic", "openai_responses"))
 
     def chance(self, share: float) -> bool:
@@ -60,6 +61,10 @@ class Maker:
 
     def pick(self, values: Any) -> Any:
         return values[self.rng.randrange(len(values))]
+
+    def item_id(self, prefix: str) -> str:
+        self.items += 1
+        return f"{prefix}_{self.rng.randrange(self.items) if self.odd(0.03) else self.items}"
 
     def words(self) -> str:
         return str(self.pick(ODD_WORDS) if self.odd(0.08) else self.pick(WORDS))
@@ -300,13 +305,13 @@ def _responses(maker: Maker, events: list[Event]) -> list[Item]:
             if event["text"] or kind == "answer":
                 part = {"type": "output_text", "text": event["text"], "annotations": []}
                 item = {"type": "message", "role": "assistant", "content": [part], "status": "completed"}
-                items.append({**item, "id": f"msg_{maker.rng.randrange(10**9)}"})
+                items.append({**item, "id": maker.item_id("msg")})
             items += [_responses_call(maker, call) for call in event.get("calls", ())]
     return items
 
 
 def _responses_reasoning(maker: Maker, reasoning: Event) -> Item:
-    item: Item = {"type": "reasoning", "id": f"rs_{maker.rng.randrange(10**9)}", "summary": []}
+    item: Item = {"type": "reasoning", "id": maker.item_id("rs"), "summary": []}
     if reasoning["kind"] == "unsigned":
         item["summary"] = [{"type": "summary_text", "text": reasoning["text"]}]
     else:
@@ -316,7 +321,7 @@ def _responses_reasoning(maker: Maker, reasoning: Event) -> Item:
 
 def _responses_call(maker: Maker, call: Event) -> Item:
     kind, call_id = call["kind"], call["id"]
-    item_id = {"id": f"fc_{maker.rng.randrange(10**9)}"} if maker.chance(0.5) else {}
+    item_id = {"id": maker.item_id("fc")} if maker.chance(0.5) else {}
     if kind == "function":
         return {
             "type": "function_call",
@@ -336,7 +341,7 @@ def _responses_call(maker: Maker, call: Event) -> Item:
     field = "operation" if kind == "apply_patch_call" else "action"
     return {
         "type": kind,
-        "id": f"sh_{maker.rng.randrange(10**9)}",
+        "id": maker.item_id("sh"),
         "call_id": call_id,
         "status": "completed",
         field: action,

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from backstory.legality.shapes import misshapen, misshapen_part, out_of_place
 from backstory.legality.steps import Pairing, Place, continues, head_length, pair
 from backstory.legality.values import (
-    good_id,
     good_name,
     has_blank_text,
+    has_good_id,
     is_empty,
     is_object,
     is_of,
@@ -243,7 +243,7 @@ def call_name(view: View) -> Iterator[Breach]:
 
 def call_id(view: View) -> Iterator[Breach]:
     for place, call in view.pairing.calls.items():
-        if not good_id(call.id, view.target):
+        if not has_good_id(call, view.target):
             yield place.message, f"call of {call.name!r} has the invalid id {call.id!r}"
 
 
@@ -332,15 +332,15 @@ def has_id_of(result: ToolResult, call: ToolCall, target: Target) -> bool:
 
 def mismatched_name(view: View) -> Iterator[Breach]:
     for call, result in view.pairing.answer.items():
-        asked, held = view.pairing.calls[call].name, view.pairing.results[result]
+        asked, held = view.pairing.calls[call], view.pairing.results[result]
         if not names_its_call(held, asked):
-            yield result.message, f"result {held.call_id!r} of {held.name!r} answers a call of {asked!r}"
+            yield result.message, f"result {held.call_id!r} of {held.name!r} answers a call of {asked.name!r}"
 
 
-def names_its_call(result: ToolResult, name: str) -> bool:
-    """Whether Gemini gets the call's name: an item of its own must tell it, for another the writer finds it."""
+def names_its_call(result: ToolResult, call: ToolCall) -> bool:
+    """Whether Gemini gets the call's name: an item of its own must tell it, else the writer finds it by the id."""
     own = result.native is not None and result.native.format == "gemini"
-    return result.name == name or (result.name is None and not own)
+    return result.name == call.name or (result.name is None and not own and bool(call.id))
 
 
 def mismatched_kind(view: View) -> Iterator[Breach]:

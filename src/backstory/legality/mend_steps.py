@@ -13,7 +13,7 @@ from backstory.legality.bench import Bench, CallPlace, Entry
 from backstory.legality.find import has_id_of, names_its_call, unowned
 from backstory.legality.naming import new_id
 from backstory.legality.steps import Place, continues, pair
-from backstory.legality.values import good_id, good_name
+from backstory.legality.values import good_name, has_good_id
 from backstory.messages import Media, Message, Part, Text, ToolCall, ToolResult, evolve, texts
 
 Kept = tuple[list[int], Entry]
@@ -157,7 +157,7 @@ class _Stepper:
     def named(self, place: Place) -> ToolCall:
         call = self.pairs.calls[place]
         twice = bool(call.id) and call.id in self.taken
-        if not twice and good_id(call.id, self.target):
+        if not twice and has_good_id(call, self.target):
             return call
         position = self.bench.entries[place.message].position
         call_id = new_id(
@@ -223,7 +223,7 @@ class _Stepper:
             self.bench.report(
                 "result.kind", position, f"result {call.id!r} sent as one of a {call.kind} call"
             )
-        if gemini and not names_its_call(result, call.name):
+        if gemini and not names_its_call(result, call):
             changes["name"] = call.name
             self.bench.report(
                 "result.name", position, f"result {call.id!r} sent under the name {call.name!r}"

@@ -86,7 +86,8 @@ def is_strict_message(message: Message, target: Target) -> bool:
             return False
         if native.intact:
             return True
-    return is_strict([message.name, [_written(part, target) for part in message.parts]])
+    parts = [message.name, [_written(part, target) for part in message.parts]]
+    return is_strict(parts, DEEPEST + ITEM_DEPTH)  # the lists of `_written` are not sent
 
 
 def _written(part: Part, target: Target) -> list[object]:
@@ -140,10 +141,17 @@ def good_name(name: str, pattern: str | None) -> bool:
     return pattern is None or _matcher(pattern)(name) is not None
 
 
+def has_good_id(call: ToolCall, target: Target) -> bool:
+    """Whether a call has an id that the target takes. A call of Gemini's own needs none."""
+    if not call.id:
+        return target.format == "gemini" and is_of(call.native, target)
+    return good_id(call.id, target)
+
+
 def good_id(call_id: str, target: Target) -> bool:
-    """Whether an id has the characters and the length that the target takes; none where ids are optional."""
+    """Whether an id has the characters and the length that the target takes."""
     if not call_id:
-        return target.format == "gemini"
+        return False
     if target.id_length is not None and len(call_id) > target.id_length:
         return False
     return target.id_pattern is None or good_name(call_id, target.id_pattern)
