@@ -11,9 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from backstory.agent.sources import front_matter
 from backstory.agent.sources.base import Immediate, SourceContext
 from backstory.agent.sources.files import FileText, WorkspaceFiles, own_path
+from backstory.agent.toolbox.notes import parse_note
 from backstory.context.sections import Section
 from backstory.stores.values import DEFAULT_SCOPE
 
@@ -105,21 +105,22 @@ def _how(context: SourceContext) -> str:
 
 
 def _parse(found: FileText, folder: str, path: str) -> Skill:
+    read = parse_note(folder, found.text)
     problem = found.problem
-    try:
-        fields, body = front_matter.split(found.text)
-    except front_matter.BadFrontMatter as error:
-        fields, body, problem = {}, front_matter.body_of(found.text), problem or str(error)
-    text = body.strip()
+    if not read.head and found.text.startswith("---\n"):
+        problem = (
+            problem or "has front matter that is no YAML; its folder's name and first line stand in for it"
+        )
+    text = read.text.strip()
     if found.cut and text:
         text += f"\n[{path} is longer than {len(found.text.encode()):,} bytes; the rest is left out.]"
     return Skill(
-        name=_line(fields.get("name"), 64) or folder,
-        description=_line(fields.get("description"), _DESCRIPTION) or _first_line(body),
+        name=_line(read.head.get("name"), 64) or folder,
+        description=_line(read.head.get("description"), _DESCRIPTION) or _first_line(read.text),
         text=text,
         path=path,
         # `always` is how nanobot's skills say it.
-        pinned=fields.get("pinned", fields.get("always")) is True,
+        pinned=read.head.get("pinned", read.head.get("always")) is True,
         problem=problem,
     )
 
@@ -133,5 +134,5 @@ def _line(value: Any, limit: int) -> str:
 
 
 def _first_line(body: str) -> str:
-    lines = (line.strip("# \t") for line in body.splitlines())
+    lines = (line.strip("#- \t") for line in body.splitlines())
     return _line(next(filter(None, lines), ""), _DESCRIPTION)
