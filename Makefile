@@ -14,7 +14,7 @@ DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all check format bench clean
+.PHONY: help demo test test-slow test-all llm-test check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-slow: $(DEV) ## Run the slow tests alone
 
 test-all: $(DEV) ## Run every test, and show coverage
 	$(BIN)/python -m pytest -m "" --cov --cov-report=term $(ARGS)
+
+llm-test: $(DEV) ## Talk to the server at OPENAI_BASE_URL, any that speaks OpenAI's protocol (see docs/models.md)
+	@$(BIN)/python -m pytest tests/models/test_real_server.py -m slow -s -rs -p no:cov $(ARGS)
 
 check: $(DEV) ## Check format, lint, types and architecture
 	$(BIN)/ruff format --check .

@@ -91,6 +91,8 @@ class ResponseStream:
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta | CallDelta]:
         """The delta that an event holds, if any. Raises the typed error that an ``error`` event tells."""
+        if "type" not in event and isinstance(event.get("data"), Mapping):
+            event = event["data"]  # openai before 2.0 hands on an `error` event like this
         kind = event.get("type")
         delta = event.get("delta")
         place = event.get("output_index")
