@@ -7,6 +7,7 @@ interrupted, 141 nobody reads on.
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import os
 import sys
@@ -65,11 +66,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+_PLAIN = {"·": "-", "…": "...", "“": '"', "”": '"', "×": "x", "±": "+-", "–": "-", "—": "-", "’": "'"}
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an output cannot encode."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
 def _tolerant(*streams: object) -> None:
-    """No character that an output cannot encode ends a command."""
+    """No character that an output cannot encode ends a command. (JSON escapes what it must by itself.)"""
+    codecs.register_error("backstory.plain", _plain)
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backstory.plain")
 
 
 def _complain(what: str) -> None:
