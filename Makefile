@@ -20,7 +20,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(BASE) ## Replay a recorded agent run: what the model would see at each call, and what it would cost
-	@$(BIN)/python -m backstory replay examples/agent_run.jsonl $(ARGS)
+	@$(BIN)/python -m backstory replay examples/agent_run.jsonl --tools examples/agent_tools.json \
+		--budget 5000 --compare full,sliding,stepped --brief $(ARGS)
 
 test: $(DEV) ## Run the fast tests, and show coverage (ARGS="-k word" selects)
 	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
