@@ -100,6 +100,7 @@ class Fitting:
         self.sent: dict[CallPlace, Synthetic] = {}
         self.seals: set[int] = set()
         self.asked = 0
+        self.full = False  # what the request before replayed is over the limits by now
         self._tools = tools
 
     @property
@@ -144,6 +145,7 @@ class Fitting:
 
     def renew(self, window: Window) -> Window:
         """A new epoch, cut to the low mark where that is needed: what only kept the prefix is given up."""
+        self.full = True
         if self.sent or self.seals:
             self.sent, self.seals = {}, set()
             window = self.window(window.cut, window.kept)

@@ -105,10 +105,12 @@ class Request:
             return self.draft(fitting, fitting.fill())
         try:
             draft = self.draft(fitting, fitting.resume(known))
-        except BudgetExceeded:  # mended from its old beginning, the newest turn may be longer than it is alone
+        except (
+            BudgetExceeded
+        ):  # mended from its old beginning, the newest turn may be longer than it is alone
             return self.draft(fitting, fitting.fill())
         window = draft.window
-        if (window.cut, window.kept) != (known.cut, known.kept) or not self.changes(draft):
+        if fitting.full or not self.changes(draft, full=False):
             return draft
         same = prefix.common(known.items[known.head :], draft.items[draft.head :])
         changed = draft.head + same
@@ -147,8 +149,11 @@ class Request:
             or before.items[: before.head] != draft.items[: draft.head]
         )
 
-    def changes(self, draft: Draft) -> list[str]:
-        """What is no longer as it was sent, in words; nothing where this request extends the one before."""
+    def changes(self, draft: Draft, *, full: bool) -> list[str]:
+        """What is no longer as it was sent, in words; nothing where this request extends the one before.
+
+        `full` says that the window was.
+        """
         before = self.before
         if before is None:
             return [self.mismatch or "first request"]
@@ -160,13 +165,11 @@ class Request:
             found.append("the system changed")
         if self.mismatch:
             return found
-        if (before.cut, before.kept) != (draft.window.cut, draft.window.kept):
-            return [*found, f"the window was full: replay begins at message {draft.window.cut}"]
-        items, common = (
-            before.items[before.head :],
-            prefix.common(before.items[before.head :], draft.items[draft.head :]),
-        )
-        if common < len(items):
+        items = before.items[before.head :]
+        common = prefix.common(items, draft.items[draft.head :])
+        if full and common < len(items):
+            found.append(f"the window was full: replay begins at message {draft.window.cut}")
+        elif common < len(items):
             found.append(self.first_change(before, draft, common))
         return found
 
@@ -191,7 +194,7 @@ class Request:
     def account(self, fitting: Fitting, draft: Draft) -> tuple[Ledger, State]:
         """Ledger and state of a draft that is to be sent."""
         before, window = self.before, draft.window
-        why = "; ".join(self.changes(draft))
+        why = "; ".join(self.changes(draft, full=fitting.full))
         epoch = 1 if before is None else before.epoch + bool(why)
         lines = tuple(self.lines(fitting, window))
         ledger = Ledger(
