@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module that defines it; "backstory" itself where the name is a module of its own.
 _EXPORTS: dict[str, str] = {
+    "Backstory": "backstory.agent.backstory",
     "Calibration": "backstory.tokens",
     "Converted": "backstory.formats.convert",
     "Fitted": "backstory.context.fit",
@@ -21,17 +22,20 @@ _EXPORTS: dict[str, str] = {
     "Problem": "backstory.legality.rules",
     "Repair": "backstory.legality.bench",
     "Repaired": "backstory.legality.wire",
+    "Reply": "backstory.agent.backstory",
     "Target": "backstory.targets",
     "Tool": "backstory.agent.tools",
     "check": "backstory.legality.wire",
     "convert": "backstory.formats.convert",
     "errors": "backstory",
     "fit": "backstory.context.fit",
+    "open": "backstory.agent.open",
     "repair": "backstory.legality.wire",
     "tool": "backstory.agent.tools",
 }
 
 __all__ = [
+    "Backstory",
     "Calibration",
     "Converted",
     "Fitted",
@@ -42,6 +46,7 @@ __all__ = [
     "Problem",
     "Repair",
     "Repaired",
+    "Reply",
     "Target",
     "Tool",
     "__version__",
@@ -49,12 +54,16 @@ __all__ = [
     "convert",
     "errors",
     "fit",
+    "open",
     "repair",
     "tool",
 ]
 
 if TYPE_CHECKING:
     from backstory import errors as errors
+    from backstory.agent.backstory import Backstory as Backstory
+    from backstory.agent.backstory import Reply as Reply
+    from backstory.agent.open import open as open
     from backstory.agent.tools import Tool as Tool
     from backstory.agent.tools import tool as tool
     from backstory.context.fit import Fitted as Fitted

@@ -10,6 +10,7 @@ import backstory
 from tests.architecture.tree import SRC, modules
 
 PUBLIC_NAMES = [
+    "Backstory",
     "Calibration",
     "Converted",
     "Fitted",
@@ -20,6 +21,7 @@ PUBLIC_NAMES = [
     "Problem",
     "Repair",
     "Repaired",
+    "Reply",
     "Target",
     "Tool",
     "__version__",
@@ -27,6 +29,7 @@ PUBLIC_NAMES = [
     "convert",
     "errors",
     "fit",
+    "open",
     "repair",
     "tool",
 ]

@@ -23,6 +23,7 @@ from typing import Any, Self
 from backstory.agent.mail import FOR_THE_TURN, Counts, logged
 from backstory.agent.requests import Request
 from backstory.agent.responses import answer_of, result_of
+from backstory.agent.usage import total, usage_json, with_usage
 from backstory.errors import (
     HeadMoved,
     MessageConflict,
@@ -42,6 +43,9 @@ from backstory.stores.values import LeaseRequest
 from backstory.targets import Target
 
 NO_ANSWER = "(no answer)"
+
+NOT_ANSWERED = ("interrupted", "stopped", "failed")
+"""Reasons for which a turn ended that the same client message may take up again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +119,11 @@ class Turn:
                     f"message id {opening.message_id!r} is known in session {str(self.session.id)!r} with other content"
                 )
             if view.turn is None or view.turn.number != known.turn:
-                await self._answer_from_log(known)
+                reopened = await self._answer_from_log(known)
+                if not reopened:
+                    return
+                await self.session.append(reopened, acquire=LeaseRequest(owner=self._owner, ttl=self._ttl))
+                self.number = known.turn
                 return
         elif opening.message is None and view.turn is None:
             raise SessionError(f"session {str(self.session.id)!r} has no open turn to resume")
@@ -153,18 +161,28 @@ class Turn:
         draft = await self.session.store.draft(self.session.id)
         return str(draft.data.get("text", "")) if draft is not None else ""
 
-    async def _answer_from_log(self, known: Known) -> None:
-        """The message is known and its turn ended: the answer is in the log."""
+    async def _answer_from_log(self, known: Known) -> list[NewRecord]:
+        """The message is known and its turn ended: the answer is in the log.
+
+        The newest turn that ended without one is taken up again instead: these are the records that open it, and take
+        its mark out of the view.
+        """
         span = self.session.view.spans.get(known.turn)
         after, before = (span.first - 1, span.last + 1) if span else (known.seq - 1, None)
         records = await self.session.store.read(self.session.id, after=after, before=before)
         mine = [record for record in records if record.turn == known.turn]
         answers = [r.message for r in mine if r.kind == "message" and r.message.role == "assistant"]
         ended = next((r for r in mine if r.kind == "turn_ended"), None)
-        self.number = known.turn
+        reason = str(ended.data["reason"]) if ended is not None else ""
+        if reason in NOT_ANSWERED and known.turn == self.session.view.turns:
+            marks = [r.seq for r in mine if r.data.get("mark")]
+            hidden = [NewRecord(kind="undo", data={"first": seq, "last": seq, "of": "mark"}) for seq in marks]
+            again = {"id": self.opening.message_id, "digest": self.opening.digest, "again": True}
+            return [*hidden, NewRecord(kind="turn_started", data=again, turn=known.turn)]
+        self.number, self.reason = known.turn, reason
         self.answer = answers[-1] if answers else None
-        self.reason = str(ended.data["reason"]) if ended is not None else ""
         self.answered_before = self.done = True
+        return []
 
     # --- the loop --------------------------------------------------------------------------
 
@@ -211,8 +229,8 @@ class Turn:
         pending = self._pending
         answer = answer_of(response, self._target)
         if answer.usage is not None:
-            self.usage = _sum(self.usage, answer.usage)
-        records = list(_with_usage(pending.records, answer.usage)) if pending is not None else []
+            self.usage = total(self.usage, answer.usage)
+        records = list(with_usage(pending.records, answer.usage)) if pending is not None else []
         records = [dataclasses.replace(r, turn=self.number) for r in records]
         messages = answer.messages
         if answer.finish == "empty":
@@ -284,7 +302,7 @@ class Turn:
         """End the turn without an answer: open calls closed, a mark of the assistant's, the lease given back."""
         if self.done:
             return
-        records = end_turn(self.session.view, reason, draft=draft, usage=_usage_json(self.usage))
+        records = end_turn(self.session.view, reason, draft=draft, usage=usage_json(self.usage))
         await self.session.append(records, release=True)
         last = self.session.view.of_turn(self.number)
         self._finish(last[-1].message if last and last[-1].message.role == "assistant" else None, reason)
@@ -294,7 +312,8 @@ class Turn:
         self._renewal.stop()
 
     async def __aenter__(self) -> Self:
-        await self.begin()
+        if not self.number:
+            await self.begin()
         return self
 
     async def __aexit__(
@@ -308,8 +327,11 @@ class Turn:
 
     # --- mail ------------------------------------------------------------------------------
 
-    async def take_mail(self) -> None:
-        """Take in what others left: steering messages and late results; an interrupt or a stop ends the turn."""
+    async def take_mail(self, *, draft: str = "") -> None:
+        """Take in what others left: steering messages and late results; an interrupt or a stop ends the turn.
+
+        `draft` is what the model was saying when it was interrupted. Raises `TurnInterrupted` when the turn is over.
+        """
         entries = await self.session.store.inbox(self.session.id)
         mine = [entry for entry in entries if entry.kind in FOR_THE_TURN]
         if not mine:
@@ -329,7 +351,7 @@ class Turn:
         )
         ended = next((entry for entry in mine if entry.kind in ("interrupt", "stop")), None)
         if ended is not None:
-            await self.end("stopped" if ended.kind == "stop" else "interrupted")
+            await self.end("stopped" if ended.kind == "stop" else "interrupted", draft=draft)
             raise TurnInterrupted(
                 f"turn {self.number} of {str(self.session.id)!r} was ended by "
                 + ("a stop" if ended.kind == "stop" else "another message")
@@ -353,7 +375,7 @@ class Turn:
 
     def _ended(self, reason: str) -> NewRecord:
         return NewRecord(
-            kind="turn_ended", data={"reason": reason, "usage": _usage_json(self.usage)}, turn=self.number
+            kind="turn_ended", data={"reason": reason, "usage": usage_json(self.usage)}, turn=self.number
         )
 
 
@@ -368,20 +390,3 @@ def _given(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_stop(error: BaseException | None) -> bool:
     return isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, TurnInterrupted, GeneratorExit))
-
-
-def _with_usage(records: Sequence[NewRecord], usage: Usage | None) -> Sequence[NewRecord]:
-    if usage is None:
-        return records
-    return [
-        NewRecord(kind=r.kind, data={**r.data, "usage": _usage_json(usage)}) if r.kind == "request" else r
-        for r in records
-    ]
-
-
-def _usage_json(usage: Usage) -> dict[str, int]:
-    return {name: value for name, value in dataclasses.asdict(usage).items() if value}
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(**{f.name: getattr(one, f.name) + getattr(other, f.name) for f in dataclasses.fields(Usage)})

@@ -24,7 +24,7 @@ from backstory.messages import system as system_message
 from backstory.records import NewRecord, Record
 from backstory.sessions.session import Session
 from backstory.sessions.source import ViewSource, counted
-from backstory.sessions.view import Cut
+from backstory.sessions.view import Cut, View
 from backstory.targets import Target
 from backstory.tokens import Counter
 from backstory.tokens.messages import count_message
@@ -96,7 +96,7 @@ async def build_request(
     reason = force or changed_at_once(frozen, ordered, shape)
     source = ViewSource(session.view)
 
-    def make(used: Sequence[Section], budget: Budget) -> Built:
+    def make(used: Sequence[Section], budget: Budget, state: Mapping[str, Any] | None) -> Built:
         return build(
             source,
             used,
@@ -112,12 +112,15 @@ async def build_request(
             low_mark=shape.low_mark,
         )
 
-    kept = _as_frozen(frozen) if frozen is not None and not reason else ordered
     low = dataclasses.replace(given, tokens=given.low) if force and given.tokens else given
-    built = make(kept, low)
-    opened = _opened(built.fitted, state)
-    if opened and not reason and frozen is not None:
-        built = make(ordered, low)  # the prefix changes in any case: the cheapest moment for all that waited
+    if frozen is None or reason:
+        built = make(ordered, low, _anew(state))
+        opened = ""
+    else:
+        built = make(_as_frozen(frozen), low, _with_stand_ins(state, session.view))
+        opened = _opened(built.fitted, state)
+        if opened:  # the prefix changes in any case: the cheapest moment for all that waited
+            built = make(ordered, low, _anew(state))
     why = reason or opened or ("first request" if frozen is None else "")
     if why or frozen is None:
         frozen = _freeze(built, ordered, shape, (frozen.number if frozen else 0) + 1)
@@ -215,6 +218,34 @@ def _opened(fitted: Fitted, state: Mapping[str, Any] | None) -> str:
     if state is None:
         return ""
     return fitted.ledger.why if fitted.ledger.epoch != state["epoch"] else ""
+
+
+def _anew(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The state for a new epoch: late results take the places of those that stood for them."""
+    return {**state, "sent": []} if state is not None else None
+
+
+def _with_stand_ins(state: Mapping[str, Any] | None, view: View) -> Mapping[str, Any] | None:
+    """The state with the calls whose logged stand-in the model has seen: a result that came since is told as a note."""
+    records = view.live()
+    if state is None or not any(record.data.get("late") for record in records):
+        return state
+    messages = [record.message for record in records]
+    sent = {tuple(place) for place in state["sent"]}
+    for index, message in enumerate(messages):
+        for part in message.results:
+            if part.synthetic and records[index].seq < state["length"]:
+                sent |= _asked(records, index, part.call_id)
+    return {**state, "sent": sorted(map(list, sent))}
+
+
+def _asked(records: Sequence[Record], before: int, call_id: str) -> set[tuple[int, int]]:
+    """The place (position, number) of the newest call of this id before a record."""
+    for record in reversed(records[:before]):
+        for number, call in enumerate(record.message.calls):
+            if call.id == call_id:
+                return {(record.seq, number)}
+    return set()
 
 
 # --- the state -------------------------------------------------------------------------------

@@ -109,6 +109,10 @@ class ChatWriter(OpenAIWriter):
             item["content"] = LEFT_OUT_TEXT if message.parts else empty_content(message, NAME, "")
             if item["content"] is ABSENT:
                 del item["content"]
+        elif role == "user" and message.native is None and all(p["type"] == "text" for p in content.parts):
+            item["content"] = "\n\n".join(
+                p["text"] for p in content.parts
+            )  # many templates know strings only
         elif role == "user" and len(content.parts) > 1:
             item["content"] = content.parts
         else:

@@ -69,9 +69,10 @@ def gather(
 
     An item that was read whole and not changed stays alone, whatever stands beside it, with two exceptions: the
     results of one step share an item, and a `joined` message goes to the one before it. New messages of the
-    assistant's share an item with a new one before them. The user's do not: the first may have been sent already, and
-    must come again byte for byte; both APIs join such neighbours themselves. `field` is the item's field that holds its blocks, `known` the fields
-    that our types know.
+    assistant's share an item with a new one before them. The user's do not: the first may have been sent already,
+    and must come again byte for byte; both APIs join such neighbours themselves.
+
+    `field` is the item's field that holds its blocks, `known` the fields that our types know.
     """
     units: list[Unit] = []
     position, end = begin, len(messages)

@@ -233,13 +233,14 @@ def _message(view: View, record: Record) -> None:
 
 def _turn_started(view: View, record: Record) -> None:
     view.turns = max(view.turns, record.turn)
+    again = view.spans.get(record.turn)
     view.turn = OpenTurn(
         number=record.turn,
-        seq=record.seq,
+        seq=again.first if again else record.seq,
         message_id=record.data.get("id"),
         digest=record.data.get("digest", ""),
     )
-    view.spans[record.turn] = Span(record.seq, record.seq)
+    view.spans[record.turn] = Span(again.first if again else record.seq, record.seq)
     while len(view.spans) > KNOWN_MESSAGES:
         del view.spans[next(iter(view.spans))]
 
@@ -278,7 +279,9 @@ def _undo(view: View, record: Record) -> None:
     if redone is None and first is not None:
         kept = tuple(cut for cut in view.cuts if cut.start < first)
         view.cuts = kept or (Cut(),)
-    view.request = {}
+    sent = view.request.get("state", {}).get("length", 0)
+    if redone is not None or (first is not None and first < sent):
+        view.request = {}  # what was sent is no longer what the view shows: the next request begins anew
 
 
 def _request(view: View, record: Record) -> None:

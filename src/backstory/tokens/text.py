@@ -7,23 +7,20 @@ Control words of a tokenizer (`<|endoftext|>`, `<|im_start|>`) are text like any
 given to the tokenizer at all. A surrogate pair counts as the character it means, a lone surrogate as
 U+FFFD, which is what tiktoken does and what a JSON encoder with replacement sends. No text raises.
 
-tiktoken is imported at the first count, not with this module: whoever never counts never pays for it.
+A vocabulary is loaded at the first count, not with this module: whoever never counts never pays for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING
+
+import tiktoken
 
 from backstory.errors import InvalidInput
 from backstory.tokens.cache import CountCache
 from backstory.tokens.split import BLANKS, LONG_RUN, PIECE, long_blanks, pieces
 from backstory.tokens.vocabulary import ENCODINGS, encoding_spec, load_vocabulary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import tiktoken
 
 DEFAULT_ENCODING = "o200k_base"
 
@@ -78,8 +75,6 @@ class Tokenizer:
     def _load(self) -> tiktoken.Encoding:
         with self._lock:
             if self._core is None:
-                import tiktoken
-
                 self._core = tiktoken.Encoding(
                     name=self.encoding,
                     pat_str=ENCODINGS[self.encoding].pattern,
@@ -96,8 +91,6 @@ class Tokenizer:
         """
         with self._lock:
             if self._blanks is None:
-                import tiktoken
-
                 alphabet = frozenset(BLANKS.encode())
                 tokens = filter(alphabet.issuperset, core.token_byte_values())
                 ranks = {token: core.encode_single_token(token) for token in tokens}

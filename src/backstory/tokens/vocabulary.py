@@ -15,6 +15,7 @@ import gzip
 import hashlib
 import zlib
 from dataclasses import dataclass
+from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,6 @@ def encoding_spec(name: str) -> EncodingSpec:
 
 def shipped_bytes(name: str) -> bytes:
     """The compressed vocabulary as it lies in the package; `VocabularyError` when it is not there."""
-    from importlib import resources  # 10 ms, which an import of this module alone should not cost
-
     file = resources.files("backstory.tokens").joinpath("vocab", f"{name}.tiktoken.gz")
     try:
         return file.read_bytes()

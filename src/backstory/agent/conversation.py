@@ -1,0 +1,211 @@
+"""One session with what its turns are run with: sources, tools, model. Composes messages, makes requests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from backstory.agent.active import Opening, Turn
+from backstory.agent.requests import Request, Shape, build_request, frozen_epoch, pending_notes
+from backstory.agent.runner import Loop
+from backstory.agent.settings import Learned, Settings, shape_of
+from backstory.agent.sources.base import AnyRetriever, SectionSource, SourceContext, gather, retrieve
+from backstory.agent.sources.runtime import runtime_facts
+from backstory.agent.tool_context import ToolContext
+from backstory.agent.toolbox.offloaded import read_result
+from backstory.agent.tools import AnyTool
+from backstory.context.builder import compose, is_sticky
+from backstory.context.prefix import canonical
+from backstory.context.sections import Passage, Section
+from backstory.errors import InvalidInput
+from backstory.legality.arguments import clean_text
+from backstory.messages import Message, Part, Text, to_json
+from backstory.models.base import Model
+from backstory.sessions.session import Session
+from backstory.targets import Target
+from backstory.tokens.messages import count_message
+
+
+class Means(Protocol):
+    """What a conversation draws on: the parts of a `Backstory` that outlive it."""
+
+    @property
+    def target(self) -> Target: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def workspace(self) -> Path | None: ...
+    @property
+    def sources(self) -> Sequence[SectionSource]: ...
+    @property
+    def retrievers(self) -> Sequence[AnyRetriever]: ...
+    @property
+    def runtime(self) -> Mapping[str, str] | bool: ...
+    @property
+    def learned(self) -> Learned: ...
+
+
+class Conversation:
+    """See the module. One is made for each turn, or run of turns, in a session."""
+
+    def __init__(
+        self,
+        means: Means,
+        session: Session,
+        tools: Mapping[str, AnyTool],
+        model: Model | None,
+        target: Target | str | None = None,
+    ) -> None:
+        self.means = means
+        self.session = session
+        self.model = model
+        if target is not None:
+            self.target = Target.of(target)
+        else:
+            self.target = model.target if model is not None else means.target
+        reader = read_result(self._fetch)
+        self.tools = {**tools, reader.name: reader} if tools and reader.name not in tools else dict(tools)
+        self._loose: Sequence[Passage] = ()
+        self._notes: list[str] = []
+
+    # --- the message that begins a turn --------------------------------------------------------
+
+    async def open_turn(
+        self, content: str | Sequence[Part] | None, message_id: str | None, owner: str
+    ) -> Turn:
+        """A turn for what the user says, not begun yet; `None` resumes the open one."""
+        if content is None:
+            return self.turn_for(Opening(message=None, message_id=message_id), owner)
+        parts = parts_of(content)
+        await self.session.refresh()
+        message = Message(role="user", parts=await self._composed(parts), id=message_id)
+        return self.turn_for(Opening(message=message, message_id=message_id, digest=digest_of(parts)), owner)
+
+    def turn_for(self, opening: Opening, owner: str) -> Turn:
+        return Turn(
+            self.session,
+            opening,
+            owner=owner,
+            make_request=self.request,
+            counts=self.counts,
+            target=self.target,
+            ttl=self.means.settings.lease_ttl,
+        )
+
+    async def _composed(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """The user's parts, with what was looked up for them and what holds at this moment after them."""
+        sections = await self.sections()
+        passages: Sequence[Passage] = ()
+        if self.means.retrievers:
+            query = "\n".join(part.text for part in parts if isinstance(part, Text))
+            passages, failed = await retrieve(self.means.retrievers, query, self.context())
+            self._notes += failed
+        shape = self.shape()
+        sticky = is_sticky(passages, shape.budget.tokens, shape.counter)
+        self._loose = () if sticky else passages
+        facts: dict[str, str] = {}
+        if self.means.runtime is not False:
+            notes = pending_notes(await frozen_epoch(self.session), sections)
+            given = self.means.runtime if isinstance(self.means.runtime, Mapping) else {}
+            facts = runtime_facts(
+                session=self.session.id.key,
+                tools=dict.fromkeys(self.tools, ""),
+                pending=notes,
+                notes=self._notes,
+                more=given,
+            )
+        return compose(parts, passages=passages if sticky else (), runtime=facts)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def shape(self) -> Shape:
+        return shape_of(self.means.settings, self.model, self.target, self.tools, self.means.learned)
+
+    def context(self) -> SourceContext:
+        view = self.session.view
+        return SourceContext(
+            scope=self.session.id.scope,
+            session=self.session.id.key,
+            turn=view.turns,
+            workspace=self.means.workspace,
+            tools=tuple(self.tools.values()),
+            meta=view.meta,
+            variables=view.variables,
+            entries=tuple(view.entries),
+        )
+
+    async def sections(self) -> list[Section]:
+        gathered = await gather(self.means.sources, self.context())
+        self._notes = list(gathered.notes)
+        return list(gathered.sections)
+
+    async def request(self, turn: Turn, *, force: str = "") -> Request:
+        """The next request of a turn."""
+        return await build_request(
+            self.session, self.shape(), await self.sections(), passages=self._loose, force=force
+        )
+
+    def counts(self, message: Message) -> Mapping[str, int]:
+        """Token counts of a message, to be stored with it, so that nobody counts it again."""
+        counter = self.shape().counter
+        count_message(message, counter, self.target.format)
+        return dict(message._counts)
+
+    # --- running -------------------------------------------------------------------------------
+
+    def loop(self, turn: Turn, interrupted: asyncio.Event) -> Loop:
+        if self.model is None:
+            raise InvalidInput("a conversation without a model runs no loop")
+        return Loop(
+            model=self.model,
+            tools=self.tools,
+            context=ToolContext(
+                scope=self.session.id.scope,
+                session=self.session.id.key,
+                turn=turn.number,
+                offload=self._offload,
+                timeout=self.means.settings.tool_timeout,
+            ),
+            guard=self.means.settings.guard,
+            shorter=self._shorter,
+            interrupted=interrupted,
+            time_limit=self.means.settings.turn_timeout,
+        )
+
+    async def _offload(self, data: str | bytes) -> str:
+        raw = clean_text(data).encode() if isinstance(data, str) else data
+        return await self.session.store.put_blob(self.session.id.scope, raw)
+
+    async def _fetch(self, handle: str) -> bytes:
+        return await self.session.store.get_blob(self.session.id.scope, handle)
+
+    def _shorter(self, limit: int | None) -> None:
+        """The provider says that the request was too long: remember its window, or take a quarter less than we did."""
+        if self.model is None:
+            return
+        name = self.model.name
+        known = self.means.learned.windows.get(name) or self.shape().budget.tokens
+        if limit is None and known is not None:
+            limit = known * 3 // 4
+        if limit is not None:
+            self.means.learned.windows[name] = limit
+
+
+def parts_of(content: Any) -> tuple[Part, ...]:
+    """What a user says, as parts. Raises `InvalidInput` for what is neither text nor parts, or is empty."""
+    if isinstance(content, str):
+        if not content.strip():
+            raise InvalidInput("the message is empty")
+        return (Text(text=clean_text(content)),)
+    if isinstance(content, (list, tuple)) and content and all(isinstance(part, Part) for part in content):
+        return tuple(content)
+    raise InvalidInput(f"a message is text or a list of parts, not {content!r:.80}")
+
+
+def digest_of(parts: Sequence[Part]) -> str:
+    """Stands for what a user said: the same message again has the same, whatever was looked up for it."""
+    value = to_json(Message(role="user", parts=tuple(parts)))
+    return hashlib.blake2b(canonical(value), digest_size=12).hexdigest()
