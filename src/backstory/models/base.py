@@ -154,6 +154,10 @@ class Model(Protocol):
         """The answer as it is written; the last event is the `Answer`, as `complete` would have given it."""
         ...
 
+    async def aclose(self) -> None:
+        """Close what is kept open between requests. The model may be used again afterwards."""
+        ...
+
 
 async def drained(events: AsyncIterator[Event]) -> Answer:
     """The answer at the end of a stream: what makes a `complete` of a `stream`."""

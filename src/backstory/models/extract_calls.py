@@ -52,7 +52,8 @@ _LIST = re.compile(
 _SEARCH = re.compile(
     r"^\W*(?:(?:please|now|then|and|next|finally|can you|could you|also)\s+)*(?:search|grep|look for|find(?! out))"
     r"(?: (?:the|all|our|my|in|through|files?|code|project|workspace|notes|web|memory|history))*(?: for)?"
-    r"\s+(?P<what>.+)|(?:搜索|搜一?下|搜|查找|寻找|找一?下)\s*(?P<han>.+)",
+    r"\s+(?P<what>.+)|(?:搜索|搜|查找|寻找|找)(?:一下|下)?\s*"
+    r"(?:(?:所有|全部|整个)?(?:文件|代码|项目|目录)(?:里面|里|中)?的?)?\s*(?P<han>.+)",
     re.IGNORECASE,
 )
 _WHERE = re.compile(
@@ -105,8 +106,10 @@ def asked(words: str, tools: Sequence[Tool]) -> list[Ask]:
     """The calls that a message asks for, in its order, each once."""
     found: list[Ask] = []
     for sentence in sentences(words):
-        named = _named(sentence, tools)
-        found += [named] if named is not None else _plain(sentence, tools)
+        known = {tool.name for kind in _KINDS if (tool := _tool(kind, tools)) is not None}
+        others = [tool for tool in tools if tool.name not in known]
+        # A tool that reads, lists, searches or runs is called for what it does: a sentence may ask for that twice.
+        found += _named(sentence, others) or _plain(sentence, tools) or _named(sentence, tools)
     return list({(ask.tool, ask.text): ask for ask in found}.values())
 
 
@@ -241,12 +244,9 @@ def _tool(kind: str, tools: Sequence[Tool]) -> Tool | None:
     return None
 
 
-def _named(clause: str, tools: Sequence[Tool]) -> Ask | None:
+def _named(clause: str, tools: Sequence[Tool]) -> list[Ask]:
     """A call of a tool by its very name: ``use add with a=1, b=2``, ``call weather "Oslo"``."""
-    known = {found.name for kind in _KINDS if (found := _tool(kind, tools)) is not None}
     for tool in tools:
-        if tool.name in known and len(_clauses(clause)) > 1:
-            continue  # by what it does: the sentence may ask for more
         match = re.search(rf"(?<![\w.]){re.escape(tool.name)}(?![\w.])", clause)
         spelled = tool.name.replace("_", " ")
         plain = (
@@ -264,8 +264,8 @@ def _named(clause: str, tools: Sequence[Tool]) -> Ask | None:
             continue  # the name is a word like any other here
         arguments = _arguments(clause, tool, tool.name if match else spelled)
         if arguments is not None:
-            return Ask(tool=tool.name, arguments=arguments, kind="named")
-    return None
+            return [Ask(tool=tool.name, arguments=arguments, kind="named")]
+    return []
 
 
 def _arguments(clause: str, tool: Tool, name: str) -> dict[str, Any] | None:

@@ -122,7 +122,7 @@ def _han_terms(run: str) -> set[str]:
     return found
 
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；])|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；])|(?<=[?!])(?=[\u3400-\u9fff])|\n+")
 
 
 def sentences(text: str) -> list[str]:

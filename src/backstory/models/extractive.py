@@ -35,6 +35,7 @@ from backstory.tokens import counter_for
 from backstory.tokens.messages import count_messages
 
 NAME = "extractive-no-llm"
+_HONEST = "An offline stand-in, no LLM: I answer with sentences of the context that I was sent."
 _TRIES = 2
 _LINES = 6
 _LAST = re.compile(
@@ -46,6 +47,8 @@ _FIRST = re.compile(
     r"\b(?:what did i (?:say|ask|write) first|my first (?:message|question))\b|我(?:最先|第一[句条])",
     re.IGNORECASE,
 )
+_WHO = re.compile(r"\b(?:who|what) are you\b|\byour name\b|你是谁|你叫什么|你是什么", re.IGNORECASE)
+_TOOLS = re.compile(r"\b(?:what|which) tools\b|(?:什么|哪些)工具", re.IGNORECASE)
 _TWO = re.compile(
     r",?\s+and\s+(?=(?:what|which|who|when|where|how|why|do|does|is|my)\b)|[，,](?=.*(?:什么|谁|哪|多少|几))",
     re.IGNORECASE,
@@ -91,6 +94,9 @@ class ExtractiveModel:
         )
         return answered(wire, "stop", usage=used, model=self.name)
 
+    async def aclose(self) -> None:
+        """Nothing is kept open."""
+
     async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Event, None]:
         """The answer in pieces. See `Model`."""
         async for event in replayed(await self.complete(body)):
@@ -126,7 +132,18 @@ def respond(request: Request, *, sequential: bool, tools: Sequence[Tool]) -> Mes
             for n, ask in enumerate(open_, start=1)
         ]
         return assistant("", *calls)
-    return assistant(_answer(words, messages, last, had_tools=bool(wanted)))
+    return assistant(_itself(words, tools) or _answer(words, messages, last, had_tools=bool(wanted)))
+
+
+def _itself(words: str, tools: Sequence[Tool]) -> str:
+    """What it says of itself: the truth."""
+    chinese = is_chinese(words)
+    if _TOOLS.search(words):
+        names = ", ".join(tool.name for tool in tools)
+        return names or ("没有工具。" if chinese else "None in this request.")
+    if _WHO.search(words) and is_question(words):
+        return "我是离线的替身，不是大模型：只从收到的上下文里找句子。" if chinese else _HONEST
+    return ""
 
 
 def _asked_words(messages: Sequence[Message], last: int) -> str:

@@ -153,6 +153,9 @@ class ScriptedModel:
             yield event
             count += 1
 
+    async def aclose(self) -> None:
+        """Nothing is kept open."""
+
     # --- what comes in ---------------------------------------------------------------------
 
     def _receive(self, body: dict[str, Any]) -> Usage:
