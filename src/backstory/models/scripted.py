@@ -25,7 +25,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from backstory.errors import ConfigurationError, ContextTooLong, ModelUnavailable
+from backstory.errors import ConfigurationError, ContextTooLong
 from backstory.formats import wire_format
 from backstory.formats.request import read_all
 from backstory.messages import Message, ToolCall, assistant
@@ -258,8 +258,3 @@ def in_wire_form(messages: list[Message], target: Target) -> tuple[Message, ...]
     for index, item in enumerate(written.items):
         found += form.read(item, index=index, origin=target.origin)
     return tuple(found) or (Message(role="assistant"),)
-
-
-def unavailable(what: str = "503 overloaded") -> ModelUnavailable:
-    """What a script raises for a server that is down."""
-    return ModelUnavailable(what)
