@@ -466,11 +466,11 @@ def test_the_content_of_a_changed_message_stays_null_empty_or_absent() -> None:
         assert item["tool_calls"] == [function_call("c9")]
 
 
-def test_system_blocks_become_one_string_and_the_users_stay_parts() -> None:
+def test_our_own_texts_become_one_string_since_many_templates_know_no_parts() -> None:
     two = (m.Text(text="a"), m.Text(text="b"))
     written = write([m.Message(role="system", parts=two), m.Message(role="user", parts=two)])
     assert written.items[0] == {"role": "system", "content": "a\n\nb"}
-    assert written.items[1]["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert written.items[1] == {"role": "user", "content": "a\n\nb"}
 
 
 def test_the_assistants_texts_are_one_text_with_a_break_where_something_lay_between() -> None:
