@@ -28,7 +28,7 @@ _STYLES = {
     "cyan": "36",
 }
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
-_LEAST, _MOST = 60, 140
+_LEAST, _MOST = 80, 140
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,15 +7,16 @@ call is `assemble`d from the list as it stood then, under one of three strategie
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
+from backstory.context import prefix
 from backstory.context.budget import LOW_MARK, Budget
 from backstory.context.fit import Fitted, assemble
 from backstory.context.history import Source
 from backstory.context.ledger import Ledger
+from backstory.context.state import State
 from backstory.errors import BudgetExceeded, ConfigurationError, NothingToSend
 from backstory.formats.base import Loss
 from backstory.legality.bench import Repair
@@ -26,10 +27,9 @@ from backstory.tokens import Counter
 from backstory.tokens.messages import count_message
 
 Strategy = Literal["full", "sliding", "stepped"]
-STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+T = TypeVar("T")
 
-_LOW: Mapping[Strategy, float] = MappingProxyType({"full": LOW_MARK, "sliding": 1.0, "stepped": LOW_MARK})
-"""What a cut leaves of the budget: a sliding window gives up just what it must, each time anew."""
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +63,8 @@ class Call:
     `number` counts from 1, `turn` too; `asked` is the turn's user's messages. `at` is the position of the answer (the
     list's length where none was recorded), `answer` its messages, `output` their tokens. `sent` are the spans of
     positions that the request holds besides the system, `items` how many items it has. `opened` says that the prefix
-    changed. `repairs` and `losses` are those that no call before had. `error` says why nothing could be sent.
-    `fitted` is the request itself, where the caller wanted it kept.
+    changed, `cut` that it did since the window was full. `repairs` and `losses` are those that no call before had.
+    `error` says why nothing could be sent. `fitted` is the request itself, where the caller wanted it kept.
     """
 
     number: int
@@ -77,6 +77,7 @@ class Call:
     items: int = 0
     sent: tuple[tuple[int, int], ...] = ()
     opened: bool = False
+    cut: bool = False
     repairs: tuple[Repair, ...] = ()
     losses: tuple[Loss, ...] = ()
     error: str | None = None
@@ -95,11 +96,6 @@ class Call:
     @property
     def fresh(self) -> int:
         return self.input - self.cached
-
-    @property
-    def cut(self) -> bool:
-        """Whether this call opened a new epoch because the window was full."""
-        return self.opened and bool(self.ledger.dropped) and not self.error
 
     def cost(self, price: Price) -> float:
         return 0.0 if self.error else price.of(fresh=self.fresh, cached=self.cached, output=self.output)
@@ -191,10 +187,9 @@ def replay(
 ) -> Walk:
     """Every model call of a recording under one strategy.
 
-    ``full`` sends all there is, whatever the limits. ``sliding`` fills the window anew at each call, as `fit` without a
-    state does: once it is full it gives up a turn at a time, and the provider's cache is of little use. ``stepped`` is
-    `fit` with its state: it fills, then is cut to `low_mark` of the budget. `keep` are numbers of calls whose `fitted`
-    is kept.
+    ``full`` sends all there is, whatever the limits. ``sliding`` is `fit` without a state: it fills the window anew at
+    each call, and once it is full it gives up a turn at a time. ``stepped`` is `fit` with the state of the call before:
+    it fills, then is cut to `low_mark` of the budget. `keep` are numbers of calls whose `fitted` is kept.
 
     A call that cannot be made within the budget has its `error`, and the walk goes on. Raises what `fit` raises for
     settings that make no sense and for messages that cannot be read.
@@ -204,10 +199,9 @@ def replay(
     limited = strategy != "full"
     calls: list[Call] = []
     skipped: list[Skipped] = []
-    known: set[Repair] = set()
-    lost: set[Loss] = set()
-    state: dict[str, Any] | None = None
-    epoch = 0
+    repairs: _New[Repair] = _New()
+    losses: _New[Loss] = _New()
+    before: Fitted | None = None
     for point in _points(history):
         number = len(calls) + 1
         output = sum(count_message(message, counter, target.format) for message in point.answer)
@@ -222,10 +216,10 @@ def replay(
                 counter,
                 budget if limited else Budget(),
                 tools=tools,
-                state=state,
+                state=before.state if before is not None and strategy != "sliding" else None,
                 max_turns=max_turns if limited else None,
                 max_messages=max_messages if limited else None,
-                low_mark=low_mark if strategy == "stepped" else _LOW[strategy],
+                low_mark=low_mark,
             )
         except NothingToSend as error:
             skipped.append(Skipped(at=point.at, why=str(error)))
@@ -233,25 +227,58 @@ def replay(
         except BudgetExceeded as error:
             calls.append(dataclasses.replace(call, ledger=error.ledger, error=str(error)))
             continue
-        state = fitted.state
-        repairs = tuple(repair for repair in dict.fromkeys(fitted.repairs) if repair not in known)
-        losses = tuple(loss for loss in dict.fromkeys(fitted.losses) if loss not in lost)
-        known.update(repairs)
-        lost.update(losses)
+        if strategy == "sliding" and before is not None:
+            fitted = dataclasses.replace(fitted, ledger=_against(before, fitted))
+        ledger = fitted.ledger
+        opened = before is not None and ledger.epoch > before.ledger.epoch
         calls.append(
             dataclasses.replace(
                 call,
-                ledger=dataclasses.replace(fitted.ledger, items=()),
+                ledger=dataclasses.replace(ledger, items=()),
                 items=len(fitted.messages),
-                sent=tuple(_sent(view, fitted.ledger)),
-                opened=fitted.ledger.epoch > epoch > 0,
-                repairs=repairs,
-                losses=losses,
+                sent=tuple(_sent(view, ledger)),
+                opened=opened,
+                cut=opened and before is not None and ledger.dropped != before.ledger.dropped,
+                repairs=repairs.of(fitted.repairs),
+                losses=losses.of(fitted.losses),
                 fitted=fitted if number in keep else None,
             )
         )
-        epoch = fitted.ledger.epoch
+        before = fitted
     return Walk(strategy=strategy, calls=tuple(calls), skipped=tuple(skipped))
+
+
+def _against(before: Fitted, fitted: Fitted) -> Ledger:
+    """The ledger of a request that was made without a state, as it stands to the request before."""
+    old, new, ledger = State.from_json(before.state), State.from_json(fitted.state), fitted.ledger
+    assert isinstance(old, State)
+    assert isinstance(new, State)
+    shared = same = 0
+    if old.tools == new.tools:
+        shared = ledger.line("tools").used
+        if old.system == new.system:
+            same = prefix.common(old.items, new.items)
+            apart = ledger.line("system").used - sum(new.tokens[: new.head])
+            shared += apart + sum(new.tokens[:same])
+    moved = same < len(old.items)
+    why = "goes on"
+    if moved:
+        why = "what was sent before has changed"
+        if ledger.dropped != before.ledger.dropped:
+            why = f"the window moved: replay begins at message {new.cut}"
+    return dataclasses.replace(ledger, shared=shared, epoch=before.ledger.epoch + moved, why=why)
+
+
+class _New(Generic[T]):
+    """Lets each value through once."""
+
+    def __init__(self) -> None:
+        self._known: set[T] = set()
+
+    def of(self, given: Iterable[T]) -> tuple[T, ...]:
+        found = tuple(each for each in dict.fromkeys(given) if each not in self._known)
+        self._known.update(found)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

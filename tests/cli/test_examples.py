@@ -1,0 +1,69 @@
+"""The examples run, the recording is what its script writes, and the READMEs' figures are those of the demo."""
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["three_messages.py", "fit_in_a_loop.py"])
+def test_an_example_runs(root: Path, name: str):
+    done = subprocess.run(
+        [sys.executable, root / "examples" / name], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tokens" in done.stdout
+
+
+def test_the_recording_is_what_its_script_writes(root: Path):
+    program = "import sys, json, record_agent_run as r; json.dump([r.record(), r.TOOLS], sys.stdout)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root / "examples"
+    )
+    messages, tools = json.loads(done.stdout)
+    text = (root / "examples" / "agent_run.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in text.splitlines()] == messages
+    assert json.loads((root / "examples" / "agent_tools.json").read_text(encoding="utf-8")) == tools
+
+
+def test_the_recording_has_what_real_logs_have(command, root: Path):
+    found = command("check", root / "examples" / "agent_run.jsonl", "--target", "anthropic", "--json").json
+    rules = {problem["rule"] for problem in found["problems"]}
+    assert {"call.arguments", "result.duplicate", "result.missing", "call.id_twice"} <= rules
+    assert found["messages"] >= 60
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+def test_the_figures_of_the_demo_are_those_of_the_demo(command, root: Path, readme: str):
+    recipe = re.search(r"backstory replay (.*?)\$\(ARGS\)", (root / "Makefile").read_text(), re.DOTALL)
+    assert recipe
+    words = recipe[1].replace("\\\n", " ").split()
+    words = [str(root / word) if word.startswith("examples/") else word for word in words]
+    walks = command("replay", *words, "--json").json["strategies"]
+    text = (root / readme).read_text(encoding="utf-8")
+    for walk in walks:
+        (row,) = re.findall(rf"^\| `{walk['strategy']}` \|.*$", text, re.MULTILINE)
+        totals = walk["totals"]
+        for figure in (
+            f"{totals['input']:,}",
+            f"{totals['cached'] / totals['input']:.1%}".replace("%", " %"),
+            f"{totals['largest']:,}",
+            f"${totals['cost']:.3f}",
+        ):
+            assert f" {figure} |" in row
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+def test_the_output_in_the_readme_is_the_output(root: Path, readme: str):
+    text = (root / readme).read_text(encoding="utf-8")
+    block = re.search(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert block, "the first Python block is followed by what it prints"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block[1], readme, "exec"), {"__name__": "readme"})
+    assert printed.getvalue() == block[2]
