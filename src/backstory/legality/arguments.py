@@ -119,11 +119,11 @@ def _text(value: dict[str, Any]) -> str:
     return json.dumps(clean(value, ITEM_DEPTH), ensure_ascii=False, separators=(",", ":"))
 
 
-def clean(value: Any, depth: int = 0) -> Any:
+def clean(value: Any, depth: int = 0, memo: dict[int, Any] | None = None) -> Any:
     """A JSON value without what JSON cannot hold.
 
     NaN and infinities become null, a lone surrogate the replacement character U+FFFD, keys and foreign values
-    text; what nests deeper than `values.DEEPEST` is left out.
+    text; what nests deeper than `values.DEEPEST` is left out. `memo` remembers what each object became, by its id.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -138,12 +138,14 @@ def clean(value: Any, depth: int = 0) -> Any:
     # Loops, since a comprehension would cost a second frame a level.
     if isinstance(value, Mapping):
         found: dict[str, Any] = {}
+        if memo is not None:
+            memo[id(value)] = found
         for key, inner in value.items():
-            found[clean_text(str(key))] = clean(inner, depth + 1)
+            found[clean_text(str(key))] = clean(inner, depth + 1, memo)
         return found
     items: list[Any] = []
     for inner in value:
-        items.append(clean(inner, depth + 1))  # noqa: PERF401
+        items.append(clean(inner, depth + 1, memo))  # noqa: PERF401
     return items
 
 

@@ -239,6 +239,9 @@ def call_name(view: View) -> Iterator[Breach]:
     for place, call in view.pairing.calls.items():
         if call.kind in ("function", "custom") and not good_name(call.name, pattern):
             yield place.message, f"call {call.id!r} has the invalid name {call.name!r}"
+    for place, result in view.pairing.results.items():
+        if result.name is not None and not good_name(result.name, pattern):
+            yield place.message, f"result {result.call_id!r} has the invalid name {result.name!r}"
 
 
 def call_id(view: View) -> Iterator[Breach]:

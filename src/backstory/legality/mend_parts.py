@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from backstory.legality.arguments import clean, clean_id, clean_text, mended
@@ -25,31 +26,32 @@ from backstory.messages import Message, Native, Opaque, Part, ToolCall, ToolResu
 
 def strictness(bench: Bench) -> None:
     """Replace what JSON cannot hold: NaN, lone surrogates, bottomless nesting."""
+    memo: dict[int, Any] = {}
     for number, (position, message) in enumerate(bench.entries):
         if not is_strict_message(message, bench.target):
-            bench.replace(number, _cleaned_message(message, bench.target.format))
+            bench.replace(number, _cleaned_message(message, bench.target.format, memo))
             bench.report("json.strict", position, "replaced what JSON cannot hold")
 
 
-def _cleaned_message(message: Message, format: str) -> Message:
-    parts = tuple(_cleaned_part(part, format) for part in message.parts)
+def _cleaned_message(message: Message, format: str, memo: dict[int, Any]) -> Message:
+    native = _cleaned_native(message.native, format, memo)
+    parts = tuple(_cleaned_part(part, format, memo) for part in message.parts)
     name = None if message.name is None else clean_text(message.name)
     item_id = None if message.id is None else clean_text(message.id)
-    native = _cleaned_native(message.native, format)
     cleaned = dataclasses.replace(message, parts=parts, name=name, id=item_id, native=native)
     renamed = any(_id(new) != clean_text(_id(old)) for new, old in zip(parts, message.parts, strict=True))
     return cleaned.evolve() if renamed else cleaned
 
 
-def _cleaned_part(part: Part, format: str) -> Part:
+def _cleaned_part(part: Part, format: str, memo: dict[int, Any]) -> Part:
     changes: dict[str, Any] = {}
     for held in dataclasses.fields(part):
         value = getattr(part, held.name)
         if isinstance(value, str):
             changes[held.name] = clean_id(value) if held.name in ("id", "call_id") else clean_text(value)
         elif isinstance(value, tuple):
-            changes[held.name] = tuple(_cleaned_part(inner, format) for inner in value)
-    cleaned = dataclasses.replace(part, native=_cleaned_native(part.native, format), **changes)
+            changes[held.name] = tuple(_cleaned_part(inner, format, memo) for inner in value)
+    cleaned = dataclasses.replace(part, native=_cleaned_native(part.native, format, memo), **changes)
     renamed: Part = evolve(cleaned) if _id(cleaned) != clean_text(_id(part)) else cleaned
     return renamed
 
@@ -58,11 +60,13 @@ def _id(part: Part) -> str:
     return part.id if isinstance(part, ToolCall) else part.call_id if isinstance(part, ToolResult) else ""
 
 
-def _cleaned_native(native: Native | None, format: str) -> Native | None:
-    """Another format's item is not written: it stays."""
+def _cleaned_native(native: Native | None, format: str, memo: dict[int, Any]) -> Native | None:
+    """Another format's item is not written: it stays. A block inside an item stays the same object as there."""
     if native is None or native.format != format:
         return native
-    return dataclasses.replace(native, value=clean(dict(native.value)))
+    if id(native.value) not in memo:
+        clean(native.value, memo=memo)
+    return dataclasses.replace(native, value=memo[id(native.value)])
 
 
 def shapes(bench: Bench) -> None:
@@ -140,13 +144,11 @@ def _without_id(message: Message) -> Message:
 
 
 def calls(bench: Bench) -> None:
-    """Kinds, arguments and names of calls; the names of speakers."""
+    """Kinds, arguments and names of calls; the names of results and of speakers."""
     pattern = bench.target.speaker_pattern
     for number, (position, message) in enumerate(bench.entries):
-        if message.role == "assistant":
-            parts = tuple(
-                _call(part, bench, position) if isinstance(part, ToolCall) else part for part in message.parts
-            )
+        if message.role in ("assistant", "tool"):
+            parts = tuple(_called(part, bench, position) for part in message.parts)
             if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
                 message = message.evolve(parts=parts)
                 bench.replace(number, message)
@@ -155,6 +157,19 @@ def calls(bench: Bench) -> None:
             alias = new_name(name, pattern, instead="speaker")
             bench.replace(number, message.evolve(name=alias))
             bench.report("message.name", position, f"speaker {name!r} renamed {alias!r}")
+
+
+def _called(part: Part, bench: Bench, position: int) -> Part:
+    if isinstance(part, ToolCall):
+        return _call(part, bench, position)
+    if isinstance(part, ToolResult) and part.name is not None:
+        pattern = bench.target.name_pattern
+        if not good_name(part.name, pattern):  # as its call's, so that the two still belong together
+            name = new_name(part.name, pattern, instead="tool")
+            bench.report("call.name", position, f"the name of a result, {part.name!r}, renamed {name!r}")
+            renamed: Part = evolve(part, name=name)
+            return renamed
+    return part
 
 
 def _call(call: ToolCall, bench: Bench, position: int) -> ToolCall:
@@ -211,42 +226,58 @@ def dangling(bench: Bench) -> None:
 
 
 def breakpoints(bench: Bench) -> None:
-    """Drop the oldest cache markers above the target's number."""
+    """Drop the oldest cache markers above the target's number. Nothing else of an item changes by it."""
     if bench.target.format != "anthropic":
         return
-    extra = (
-        sum(markers(part) for message in bench.messages for part in message.parts)
-        - bench.target.cache_markers
-    )
+    marked = [part for message in bench.messages for part in message.parts if markers(part)]
+    extra = sum(map(markers, marked)) - bench.target.cache_markers
+    bare: dict[int, Any] = {}  # an item's or a block's value, by the one that it had before
+    for part in marked:
+        if extra > 0 and part.native is not None:
+            extra -= markers(part)
+            bare[id(part.native.value)] = _without_markers(part.native.value)
+    if not bare:
+        return
     for number, (position, message) in enumerate(bench.entries):
-        if extra <= 0:
-            return
-        if not any(map(markers, message.parts)):
-            continue
-        parts: list[Part] = []
-        for part in message.parts:
-            if extra > 0 and markers(part):
-                extra -= markers(part)
-                part = _unmarked(part)
-            parts.append(part)
-        bench.replace(number, message.evolve(parts=tuple(parts)))
-        bench.report("cache.breakpoints", position, "dropped a cache_control marker")
+        parts = tuple(_unmarked(part, bare) for part in message.parts)
+        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            native = _bare_item(message.native, bare)
+            bench.replace(number, dataclasses.replace(message, parts=parts, native=native))
+            bench.report("cache.breakpoints", position, "dropped a cache_control marker")
 
 
-def _unmarked(part: Part) -> Part:
+def _unmarked(part: Part, bare: dict[int, Any]) -> Part:
     """Without the markers on it and inside it."""
-    if part.native is None or part.native.format != "anthropic":
+    if part.native is None or id(part.native.value) not in bare:
         return part
-    native = dataclasses.replace(part.native, value=_without_markers(part.native.value))
-    if isinstance(part, ToolResult):
-        return dataclasses.replace(part, native=native, content=tuple(map(_unmarked, part.content)))
-    return dataclasses.replace(part, native=native)
+    native = dataclasses.replace(part.native, value=bare[id(part.native.value)])
+    if not isinstance(part, ToolResult):
+        return dataclasses.replace(part, native=native)
+    for inner in part.content:
+        if inner.native is not None:
+            bare[id(inner.native.value)] = _without_markers(inner.native.value)
+    content = tuple(_unmarked(inner, bare) for inner in part.content)
+    return dataclasses.replace(part, native=native, content=content)
+
+
+def _bare_item(native: Native | None, bare: dict[int, Any]) -> Native | None:
+    """The item with the bare blocks; the same value for all messages that were read from it."""
+    if native is None:
+        return None
+    value = native.value
+    if id(value) not in bare:
+        held = {
+            key: [bare.get(id(block), block) for block in inner] if isinstance(inner, list) else inner
+            for key, inner in value.items()
+        }
+        bare[id(value)] = held
+    return dataclasses.replace(native, value=bare[id(value)])
 
 
 def _without_markers(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_markers(inner) for inner in value]
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         return value
     kept = {key: inner for key, inner in value.items() if key != "cache_control"}
     if "content" in kept:

@@ -13,7 +13,7 @@ from backstory.legality.bench import Bench, CallPlace, Entry
 from backstory.legality.find import has_id_of, names_its_call, unowned
 from backstory.legality.naming import new_id
 from backstory.legality.steps import Place, continues, pair
-from backstory.legality.values import good_name, has_good_id
+from backstory.legality.values import has_good_id
 from backstory.messages import Media, Message, Part, Text, ToolCall, ToolResult, evolve, texts
 
 Kept = tuple[list[int], Entry]
@@ -227,11 +227,6 @@ class _Stepper:
             changes["name"] = call.name
             self.bench.report(
                 "result.name", position, f"result {call.id!r} sent under the name {call.name!r}"
-            )
-        elif result.name is not None and not good_name(result.name, self.target.name_pattern):
-            changes["name"] = call.name
-            self.bench.report(
-                "call.name", position, f"result of {result.name!r} sent under the name {call.name!r}"
             )
         if not changes:
             return result

@@ -83,7 +83,7 @@ def continues(messages: Sequence[Message], index: int) -> bool:
     )
 
 
-_Key = tuple[Literal["id", "name", "any", "no id"], str]
+_Key = tuple[Literal["id", "name", "any"], str]
 
 
 class _Pairer:
@@ -99,7 +99,7 @@ class _Pairer:
     def call(self, place: Place, call: ToolCall, step: int) -> None:
         self.found.calls[place] = call
         self.found.step[place.message] = self.step = step
-        keys: list[_Key] = [("name", call.name), ("any", ""), ("id", call.id) if call.id else ("no id", "")]
+        keys: list[_Key] = [("name", call.name), ("any", ""), ("id", call.id)]
         for key in keys:
             self.waiting.setdefault(key, []).append(place)
             self.newest[key] = place
@@ -108,8 +108,10 @@ class _Pairer:
         self.found.results[place] = result
         key: _Key = ("id", result.call_id) if result.call_id else ("name", result.name or "")
         call = self.first_waiting(key)
-        if call is None and key not in self.newest:
-            call = self.anonymous(result)
+        if call is None and key == ("name", ""):
+            call = self.first_waiting(("any", ""))
+            if call is not None and self.found.step[call.message] != self.step:
+                call = None
         if call is not None:
             self.found.answer[call] = place
             self.found.question[place] = call
@@ -137,16 +139,6 @@ class _Pairer:
             if place not in answer:
                 first = place
         return first
-
-    def anonymous(self, result: ToolResult) -> Place | None:
-        """For a result that names nothing that is known: a call of the newest step, if one of the two has no id."""
-        if result.call_id:
-            call = self.first_waiting(("no id", ""))
-            if call is not None and result.name not in (None, self.found.calls[call].name):
-                call = None
-        else:
-            call = None if result.name else self.first_waiting(("any", ""))
-        return call if call is not None and self.found.step[call.message] == self.step else None
 
     def replace(self, call: Place, place: Place) -> None:
         """A real result in place of a synthetic one."""
@@ -202,28 +194,32 @@ def turns(messages: Sequence[Message]) -> list[Turn]:
     call and its result begin no turn: they would be cut apart.
     """
     starts: list[int] = []
-    asked: set[str] = set()  # ids of the newest step's calls
-    pending = False  # the newest start stands after calls, so that their results may still follow
+    settled = 0  # so many of the starts stand before the newest step
+    asked: set[str] = set()  # ids of its calls
     for index in range(head_length(messages), len(messages)):
         message = messages[index]
         if message.role == "assistant":
             if not continues(messages, index):
                 asked = set()
             asked.update(call.id for call in message.calls)
-            pending = False
         elif message.role == "tool":
-            if pending and any(result.call_id in asked for result in message.results):
-                starts.pop()
-                pending = False
+            if len(starts) > settled and any(_may_answer(result, asked) for result in message.results):
+                del starts[settled:]
         elif starts and starts_turn(messages[index - 1], message):
             starts.append(index)
-            pending = bool(asked)
         if not starts:
             starts.append(index)
+        if message.role == "assistant":
+            settled = len(starts)
     return [
         Turn(start, stop, _steps(messages, start, stop))
         for start, stop in itertools.pairwise([*starts, len(messages)])
     ]
+
+
+def _may_answer(result: ToolResult, asked: set[str]) -> bool:
+    """Whether a result is of the step with these ids: one without an id may be."""
+    return bool(asked) and (result.call_id in asked or not result.call_id)
 
 
 def _steps(messages: Sequence[Message], start: int, stop: int) -> tuple[Step, ...]:
