@@ -1,7 +1,7 @@
 """A process to be killed or stopped: appends to one session until it is, and prints each batch that was acknowledged.
 
 Arguments: the workspace, a name, the seconds that its lease lasts. A name that begins with ``free`` appends 25
-batches without a lease and ends; ``sync`` sleeps inside one of its syncs, and says ``syncing`` before.
+batches without a lease and ends; ``sync`` and ``write`` sleep in the midst of one, and say ``sleeping`` before.
 """
 
 import asyncio
@@ -21,11 +21,19 @@ class Sleepy(Disk):
     count = 0
 
     def sync(self, fd: int) -> None:
-        Sleepy.count += 1
-        if Sleepy.count == 8:
-            print("syncing", flush=True)
-            time.sleep(1)
+        self._sleep("sync")
         super().sync(fd)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        self._sleep("write")
+        return super().write(fd, data)
+
+    @staticmethod
+    def _sleep(where: str) -> None:
+        Sleepy.count += where == sys.argv[2]
+        if Sleepy.count == 8 and where == sys.argv[2]:
+            print("sleeping", flush=True)
+            time.sleep(1)
 
 
 def notes(name: str, size: int) -> list[NewRecord]:
@@ -43,7 +51,7 @@ async def free(store: FilesStore, name: str) -> None:
 
 
 async def main(root: str, name: str, ttl: float) -> None:
-    store = FilesStore(root, disk=Sleepy() if name == "sync" else None)
+    store = FilesStore(root, disk=Sleepy() if name in ("sync", "write") else None)
     if name.startswith("free"):
         await free(store, name)
         return

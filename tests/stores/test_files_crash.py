@@ -235,15 +235,15 @@ async def test_kill_9_many_times(tmp_path, seed):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
-@pytest.mark.parametrize("where", ["anywhere", "in an append"])
+@pytest.mark.parametrize("where", ["anywhere", "write", "sync"])
 async def test_a_stopped_process_is_taken_over(tmp_path, where):
     """Also when it stands still while it holds the lock; when it wakes, it is refused."""
     root = tmp_path / "ws"
-    child = run_child(root, "sync" if where == "in an append" else "c", ttl="0.2")
+    child = run_child(root, where, ttl="0.2")
     assert child.stdout is not None
     child.stdout.readline()
-    if where == "in an append":  # the child says so, and sleeps inside its sync
-        while child.stdout.readline().strip() != "syncing":
+    if where != "anywhere":  # in an append, while it holds the lock
+        while child.stdout.readline().strip() != "sleeping":
             pass
     child.send_signal(signal.SIGSTOP)
     try:

@@ -250,7 +250,7 @@ async def test_a_damaged_inbox(ws):
         await store.post(S, NewEntry(kind="message", data={"n": number}))
     inbox = ws.root / ".backstory" / "inbox" / "s.inbox"
     lines = inbox.read_bytes().splitlines(keepends=True)
-    inbox.write_bytes(b"".join([lines[0], lines[1], b"garbage\n", lines[3], b'{"torn']))
+    inbox.write_bytes(b"".join([lines[0], lines[1], b"garbage\n", lines[3], b'{"torn' + b"x" * 999]))
     assert [entry.data["n"] for entry in await store.inbox(S)] == [0, 2]
     posted = await store.post(S, NewEntry(kind="message", data={"n": 3}))
     waiting = await store.inbox(S)
@@ -319,3 +319,20 @@ async def test_a_head_that_moved_back(ws):
     assert texts(await reader.read(S))[2] == "three"
     with pytest.raises(HeadMoved):
         await reader.append(S, [note("x")], expected=2)
+
+
+async def test_a_batch_that_was_taken_back_and_written_otherwise(ws):
+    """As above, with a single longer record in its place: what the reader knew ends in the midst of it."""
+    store, reader = ws.open(), ws.open()
+    await store.append(S, [note("one")])
+    before = ws.log.read_bytes()
+    await store.append(S, [note("unlucky")])
+    assert (await reader.head(S)).seq == 2
+    with ws.log.open("r+b") as file:
+        file.truncate(len(before))
+    longer = "much longer than what was there before " * 9
+    await store.append(S, [note(longer)], expected=1)
+    assert texts(await reader.read(S)) == ["one", longer]
+    await reader.append(S, [note("three")], expected=2)
+    assert texts(await ws.open().read(S)) == ["one", longer, "three"]
+    assert not ws.damage

@@ -332,9 +332,9 @@ def _place(record: Record) -> int:
 
 
 def _batches(records: Sequence[Record]) -> dict[str, tuple[Record, ...]]:
-    """The batches that are still whole."""
+    """What is left of each batch."""
     found: dict[str, tuple[Record, ...]] = {}
     for record in records:
         if record.batch is not None:
             found[record.batch] = (*found.get(record.batch, ()), record)
-    return {batch: whole for batch, whole in found.items() if len(whole) == whole[0].part[1]}
+    return found

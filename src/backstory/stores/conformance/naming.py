@@ -12,7 +12,7 @@ from backstory.errors import (
 )
 from backstory.stores.base import Store
 from backstory.stores.clock import ManualClock
-from backstory.stores.conformance.given import HOSTILE, Given, S, note, texts
+from backstory.stores.conformance.given import HOSTILE, Given, MakeStore, S, note, texts
 from backstory.stores.values import Head, LeaseRequest, NewEntry, SessionId
 
 
@@ -83,7 +83,7 @@ class Naming(Given):
         with pytest.raises(InvalidInput):
             await store.sessions("default", cursor="no cursor")
 
-    async def test_delete(self, store: Store) -> None:
+    async def test_delete(self, store: Store, make_store: MakeStore, clock: ManualClock) -> None:
         lease = (await store.append(S, [note("old")], acquire=LeaseRequest(owner="o", ttl=60))).lease
         assert lease is not None
         old = await store.head(S)
@@ -102,7 +102,11 @@ class Naming(Given):
         await store.append(S, [note("new")], expected=0)
         assert texts(await store.read(S)) == ["new"]
         assert (await store.head(S)).generation != old.generation
-        fresh = await store.acquire(S, LeaseRequest(owner="p", ttl=60))
+        await store.delete(S)
+        clock.advance(0.001)
+        fresh = await (make_store(clock) if self.lasting else store).acquire(
+            S, LeaseRequest(owner="p", ttl=60)
+        )
         assert fresh.fence > lease.fence
 
     async def test_a_session_that_vanished_is_not_made_anew_in_silence(
