@@ -23,7 +23,8 @@ from backstory.agent.runner import Event, TurnEnded, run
 from backstory.agent.settings import Learned, Settings
 from backstory.agent.sources import default_sources
 from backstory.agent.sources.base import AnyRetriever, AnySource, arrange
-from backstory.agent.tools import as_tools
+from backstory.agent.toolbox.offloaded import read_result
+from backstory.agent.tools import AnyTool, as_tools
 from backstory.errors import ConfigurationError, LeaseHeld, SessionBusy, StaleLease
 from backstory.messages import Message, Part, Text, from_json, to_json
 from backstory.models.base import Model, Usage
@@ -98,6 +99,7 @@ class Backstory:
         self.learned = Learned()
         self.sessions = Sessions(store)
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
+        self._readers: dict[str, AnyTool] = {}
         self._running: dict[SessionId, _Running] = {}
         self._process = uuid.uuid4().hex[:12]
 
@@ -174,6 +176,16 @@ class Backstory:
             turn = await conversation.open_turn(content, message_id, self._owner())
             async with self._taken(conversation.session, turn, policy), turn:
                 yield turn
+
+    def reader(self, scope: str) -> AnyTool:
+        """The tool by which the model reads on in long results of this scope."""
+        if scope not in self._readers:
+
+            async def fetch(handle: str) -> bytes:
+                return await self.store.get_blob(scope, handle)
+
+            self._readers[scope] = read_result(fetch)
+        return self._readers[scope]
 
     # --- from outside a turn -----------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from backstory.agent.settings import Learned, Settings, shape_of
 from backstory.agent.sources.base import AnyRetriever, SectionSource, SourceContext, gather, retrieve
 from backstory.agent.sources.runtime import runtime_facts
 from backstory.agent.tool_context import ToolContext
-from backstory.agent.toolbox.offloaded import read_result
 from backstory.agent.tools import AnyTool
 from backstory.context.builder import compose, is_sticky
 from backstory.context.prefix import canonical
@@ -46,6 +45,7 @@ class Means(Protocol):
     def runtime(self) -> Mapping[str, str] | bool: ...
     @property
     def learned(self) -> Learned: ...
+    def reader(self, scope: str) -> AnyTool: ...
 
 
 class Conversation:
@@ -66,8 +66,10 @@ class Conversation:
             self.target = Target.of(target)
         else:
             self.target = model.target if model is not None else means.target
-        reader = read_result(self._fetch)
-        self.tools = {**tools, reader.name: reader} if tools and reader.name not in tools else dict(tools)
+        self.tools = dict(tools)
+        if tools:
+            reader = means.reader(session.id.scope)
+            self.tools.setdefault(reader.name, reader)
         self._loose: Sequence[Passage] = ()
         self._notes: list[str] = []
 
@@ -178,9 +180,6 @@ class Conversation:
     async def _offload(self, data: str | bytes) -> str:
         raw = clean_text(data).encode() if isinstance(data, str) else data
         return await self.session.store.put_blob(self.session.id.scope, raw)
-
-    async def _fetch(self, handle: str) -> bytes:
-        return await self.session.store.get_blob(self.session.id.scope, handle)
 
     def _shorter(self, limit: int | None) -> None:
         """The provider says that the request was too long: remember its window, or take a quarter less than we did."""

@@ -119,7 +119,9 @@ class View:
 
     def of_turn(self, number: int) -> list[Record]:
         """The loaded messages of one turn that are not undone, in order."""
-        return [r for r in self.messages if r.turn == number and not self.is_hidden(r.seq)]
+        span = self.spans.get(number)
+        first = bisect.bisect_left(self.messages, span.first, key=lambda r: r.seq) if span is not None else 0
+        return [r for r in self.messages[first:] if r.turn == number and not self.is_hidden(r.seq)]
 
     def is_hidden(self, seq: int) -> bool:
         return any(seq in span for span in self.hidden.values())
