@@ -38,13 +38,19 @@ def test_the_recording_has_what_real_logs_have(command, root: Path):
     assert found["messages"] >= 60
 
 
+def recipe(root: Path) -> list[str]:
+    """The arguments with which `make demo` calls `replay`."""
+    found = re.search(
+        r"backstory replay (.*?)\$\(ARGS\)", (root / "Makefile").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert found
+    words = found[1].replace("\\\n", " ").split()
+    return [str(root / word) if word.startswith("examples/") else word for word in words]
+
+
 @pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
 def test_the_figures_of_the_demo_are_those_of_the_demo(command, root: Path, readme: str):
-    recipe = re.search(r"backstory replay (.*?)\$\(ARGS\)", (root / "Makefile").read_text(), re.DOTALL)
-    assert recipe
-    words = recipe[1].replace("\\\n", " ").split()
-    words = [str(root / word) if word.startswith("examples/") else word for word in words]
-    walks = command("replay", *words, "--json").json["strategies"]
+    walks = command("replay", *recipe(root), "--json").json["strategies"]
     text = (root / readme).read_text(encoding="utf-8")
     for walk in walks:
         (row,) = re.findall(rf"^\| `{walk['strategy']}` \|.*$", text, re.MULTILINE)
@@ -67,3 +73,14 @@ def test_the_output_in_the_readme_is_the_output(root: Path, readme: str):
     with contextlib.redirect_stdout(printed):
         exec(compile(block[1], readme, "exec"), {"__name__": "readme"})
     assert printed.getvalue() == block[2]
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+def test_the_piece_of_the_demo_in_the_readme_is_of_the_demo(command, root: Path, monkeypatch, readme: str):
+    monkeypatch.setenv("COLUMNS", "80")
+    block = re.search(
+        r"^```console\n(.*?)^```", (root / readme).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert block
+    printed = command("replay", *recipe(root)).out.splitlines()
+    assert [line for line in block[1].splitlines() if line not in printed] == []

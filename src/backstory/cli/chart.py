@@ -55,13 +55,30 @@ def charts(screen: Screen, walks: Sequence[Walk], budget: int | None) -> list[st
     lines: list[str] = []
     for walk in walks:
         lines += [*_chart(screen, walk, unit, budget), ""]
-    return lines[:-1]
+    return [*lines[:-1], *_axis(screen, walks)]
+
+
+def _axis(screen: Screen, walks: Sequence[Walk]) -> list[str]:
+    """The numbers of the first and the last call, below the bars."""
+    count = max((len(walk.calls) for walk in walks), default=0)
+    if count < 2:
+        return []
+    each, wide = _scale(count, screen.width - _LABEL - 3)
+    last = f"{count:,}"
+    room = -(-count // each) * wide - len(last) - 1
+    return [screen.paint(f"{'call':>{_LABEL}}  1{last:>{room + len(last)}}", "dim")] if room > 0 else []
+
+
+def _scale(count: int, room: int) -> tuple[int, int]:
+    """For so many calls and columns: how many calls share a bar, and how many columns a bar has."""
+    each = max(1, -(-count // room))
+    return each, max(1, min(3, room // max(1, -(-count // each))))
 
 
 def _chart(screen: Screen, walk: Walk, unit: float, budget: int | None) -> list[str]:
     room = screen.width - _LABEL - 3
-    bars = _bars(walk.calls, room)
-    wide = max(1, min(3, room // max(1, len(bars))))
+    each, wide = _scale(len(walk.calls), room)
+    bars = _bars(walk.calls, each)
     title = f"{screen.paint(walk.strategy, 'bold')}: tokens of input, call by call"
     lines = [f"{' ' * _LABEL}  {title}"]
     at_budget = round(budget / unit) - 1 if budget is not None else -1
@@ -88,9 +105,8 @@ def _cell(screen: Screen, cached: int, fresh: int, row: int, unit: float, *, top
     return screen.paint(glyphs.fresh, "yellow")
 
 
-def _bars(calls: Sequence[Call], most: int) -> list[tuple[int, int]]:
-    """(cached, fresh) of each call; where there are more than columns, of the mean of neighbours."""
-    each = max(1, -(-len(calls) // most))
+def _bars(calls: Sequence[Call], each: int) -> list[tuple[int, int]]:
+    """(cached, fresh) of each call, or the mean of so many neighbours."""
     groups = [calls[start : start + each] for start in range(0, len(calls), each)]
     return [
         (sum(call.cached for call in group) // len(group), sum(call.fresh for call in group) // len(group))

@@ -12,10 +12,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from io import TextIOWrapper
 from typing import NoReturn
 
-import backstory
 from backstory.cli import check, convert, fit, replay
 from backstory.errors import BackstoryError
 
@@ -34,11 +34,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="backstory", description="The context layer for LLM agents: what a model call sends, and why."
     )
-    parser.add_argument("--version", action="version", version=f"backstory {backstory.__version__}")
+    parser.add_argument("--version", action="version", version=f"backstory {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add(commands)
     return parser
+
+
+def _version() -> str:
+    try:
+        return metadata.version("backstory")
+    except metadata.PackageNotFoundError:
+        return "(run from its source, not installed)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
