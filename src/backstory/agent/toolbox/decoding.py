@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 from backstory.errors import ToolError
@@ -51,5 +52,9 @@ def lines_of(file: BinaryIO, encoding: str) -> Iterator[str]:
         raise ToolError(
             f"there is no encoding {encoding!r}; utf-8, gb18030 or latin-1, for instance"
         ) from None
-    while line := text.readline(MAX_LINE):
-        yield line
+    try:
+        while line := text.readline(MAX_LINE):
+            yield line
+    finally:
+        with suppress(ValueError):  # the file was closed before: it belongs to whoever opened it
+            text.detach()

@@ -33,7 +33,7 @@ def find_arguments(words: Sequence[str], locate: Callable[[str], str], closed: S
     """
     rest = list(words)
     starts = []
-    while rest and not rest[0].startswith(("-", "(", "!")):
+    while rest and not rest[0].startswith(("-", "(", ")", "!", ",")):
         starts.append(locate(rest.pop(0)))
     depth: list[str] = []
     tests: list[str] = []
@@ -52,6 +52,8 @@ def find_arguments(words: Sequence[str], locate: Callable[[str], str], closed: S
                 raise ToolError(f"find {word} needs a value")
             value = rest.pop(0)
             if word in _FIRST:
+                if not value.isdecimal():
+                    raise ToolError(f"find {word} needs a number")
                 depth += [word, value]
             else:
                 tests += [word, locate(value) if word in _PATHS else value]

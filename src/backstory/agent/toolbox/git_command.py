@@ -105,6 +105,7 @@ _COMMANDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 _DIFFS = frozenset({"log", "show", "diff"})
 _NO_PATHS = frozenset({"branch", "rev-parse"})
+_NO_REVISIONS = frozenset({"status", "ls-files", "branch"})  # a word after `branch` would make one
 
 # A revision, range or REVISION:PATH (https://git-scm.com/docs/gitrevisions). It never begins like an option or a path.
 _REVISION = re.compile(r"[\w@^][\w./@{}^~:+=, -]*|:/?[\w./ -]+")
@@ -132,6 +133,8 @@ def git_arguments(
     if name not in _COMMANDS:
         raise ToolError(f"git {name} is not allowed here; there are: {', '.join(_COMMANDS)}")
     options, revisions, paths = _taken_apart(name, rest, exists)
+    if revisions and name in _NO_REVISIONS:
+        raise ToolError(f"git {name} {revisions[0]} is not allowed here, or there is no such file")
     specs = [_pathspec(path, locate) for path in paths]
     for revision in revisions:
         _check_revision(revision, is_closed)
