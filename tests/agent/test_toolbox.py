@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backstory.agent.execute import execute
 from backstory.agent.toolbox import files as files_module
-from backstory.agent.toolbox import list_files, read_file, read_result, search_files
+from backstory.agent.toolbox import list_files, notes, read_file, read_result, search_files, terminal
 from backstory.agent.toolbox.decoding import MAX_LINE
 from backstory.agent.toolbox.globs import matcher
 from backstory.agent.toolbox.workspace import Workspace
@@ -34,6 +34,29 @@ def test_what_the_model_sees_of_the_tools(space: Workspace):
         assert made.description
         assert len(json.dumps(made.schema())) < 1_200
         assert made.parallel
+
+
+def test_their_parameters_change_only_on_purpose(space: Workspace):
+    """A changed schema opens a new epoch in every session: the provider's cache is lost."""
+    made = [
+        read_file(space),
+        list_files(space),
+        search_files(space),
+        terminal(space),
+        notes(space),
+        read_result(str),
+    ]
+    seen = {
+        tool.name: (list(tool.parameters["properties"]), tool.parameters.get("required", [])) for tool in made
+    }
+    assert seen == {
+        "read_file": (["path", "offset", "limit", "encoding"], ["path"]),
+        "list_files": (["path", "pattern"], []),
+        "search_files": (["query", "path", "pattern", "regex", "ignore_case", "limit"], ["query"]),
+        "terminal": (["command"], ["command"]),
+        "notes": (["action", "name", "text", "tags", "query"], ["action"]),
+        "read_result": (["handle", "offset", "limit"], ["handle"]),
+    }
 
 
 # --- read_file -----------------------------------------------------------------------------
