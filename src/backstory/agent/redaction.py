@@ -65,7 +65,7 @@ _MARKS = (
     "ASIA", "hf_", "gsk_", "npm_", "r8_", "eyJ", "PRIVATE KEY",
 )  # fmt: skip
 _ROOTS = ("key", "secret", "pass", "token", "credential", "connection", "pwd", "auth", "cookie")
-"""One of these stands in whatever `_SHAPES`, or `_HEADER` and `_NAMED`, find: a quick look that saves most of the time."""
+"""One of these stands in whatever `_SHAPES`, or `_HEADER` and `_NAMED`, find: a quick look saves most of the time."""
 
 _SHORT, _REMEMBERED = 200, 20_000
 """Characters, and texts."""
