@@ -311,7 +311,7 @@ async def test_a_retriever_that_fails_costs_its_passages_alone():
     def texts_only(query: str, context: SourceContext) -> Any:
         return ["text"]
 
-    given = [down, hangs, texts_only, Library()]
+    given: list[Any] = [down, hangs, texts_only, Library()]
     passages, notes = await retrieve(given, "tea", PLAIN, seconds=0.05)
     assert len(passages) == 1
     assert sorted(notes) == [

@@ -101,7 +101,8 @@ def channel_and_chat(key: str) -> tuple[str, str]:
 def without_runtime(message: Message) -> Message:
     """The message as its writer wrote it, for display: without the blocks that were put at its end.
 
-    Only a user's message has them, at its end, at most one of each, and never as its first part.
+    Only a user's message has them, each as a part of its own at its end, at most one of each, and never the first part.
+    (A block that somebody typed as the last of several parts, where none was put on, is taken for one.)
     """
     if message.role != "user":
         return message
