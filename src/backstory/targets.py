@@ -120,12 +120,15 @@ _CHAT = Target(
     one_system=True,
     tool_content="text",
     object_arguments=True,
+    ordered_results=True,  # the templates of many open models print no ids, so that results are told by their place
     name_pattern=_OPENAI_NAME,
     speaker_pattern=_OPENAI_NAME,
 )
 """A server that speaks Chat Completions and of which nothing else is known: what the strictest chat templates ask."""
 
-_OPEN_MODEL = _CHAT.but(developer=False, tool_content="string", media=frozenset({"image"}), custom_calls=False)
+_OPEN_MODEL = _CHAT.but(
+    developer=False, tool_content="string", media=frozenset({"image"}), custom_calls=False
+)
 
 PRESETS: dict[str, Target] = {
     "openai_chat": _CHAT,
@@ -138,6 +141,7 @@ PRESETS: dict[str, Target] = {
         system_anywhere=True,
         one_system=False,
         object_arguments=False,
+        ordered_results=False,
         reasoning="never",
         id_length=40,  # "string too long. Expected a string with maximum length 40" for tool_calls[].id
     ),

@@ -6,11 +6,11 @@ Every mend (`mend_parts`, `mend_steps`, `mend_order`) is a function of one `Benc
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from backstory.messages import Message
+from backstory.messages import Message, Synthetic
 from backstory.targets import Target
 
 
@@ -37,10 +37,13 @@ class CallPlace(NamedTuple):
     number: int
 
 
+_UNKNOWN: Synthetic = "outcome_unknown"
+
+
 class Bench:
     """`seals` are positions across which neighbours are never merged: the list was sent as far as there.
-    `sent` are calls whose synthetic result the model has seen. `not_started` are ids of calls known never to
-    have been started.
+    `sent` are calls whose synthetic result the model has seen, with its kind where that is known. `not_started` are
+    ids of calls known never to have been started.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class Bench:
         target: Target,
         *,
         seals: Collection[int] = (),
-        sent: Collection[CallPlace] = (),
+        sent: Mapping[CallPlace, Synthetic] | Collection[CallPlace] = (),
         not_started: Collection[str] = (),
     ) -> None:
         self.entries = entries
@@ -58,7 +61,7 @@ class Bench:
         self.repairs: list[Repair] = []
         self.made: list[CallPlace] = []  # calls for which a result was made up
         self._seals = sorted(seals)
-        self._sent = frozenset(sent)
+        self._sent = dict(sent) if isinstance(sent, Mapping) else dict.fromkeys(sent, _UNKNOWN)
 
     @property
     def messages(self) -> list[Message]:
@@ -75,9 +78,9 @@ class Bench:
         found = bisect.bisect_right(self._seals, before)
         return found < len(self._seals) and self._seals[found] <= after
 
-    def was_sent(self, position: int, number: int) -> bool:
-        """Whether the model has seen a synthetic result for the call of this number among a position's calls."""
-        return CallPlace(position, number) in self._sent
+    def was_sent(self, position: int, number: int) -> Synthetic | None:
+        """The kind of synthetic result that the model has seen for the call of this number among a position's calls."""
+        return self._sent.get(CallPlace(position, number))
 
 
 def entries_of(messages: Sequence[Message], positions: Iterable[int] | None) -> list[Entry]:

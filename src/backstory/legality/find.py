@@ -101,7 +101,7 @@ def has_trailing_space(message: Message) -> bool:
     if message.role != "assistant" or not message.parts:
         return False
     last = message.parts[-1]
-    return isinstance(last, Text) and last.text != last.text.rstrip()
+    return isinstance(last, (Text, Refusal)) and last.text != last.text.rstrip()
 
 
 def empty(view: View) -> Iterator[Breach]:
@@ -171,7 +171,9 @@ def repeated_items(messages: Sequence[Message]) -> list[int]:
     found: list[int] = []
     for index, message in enumerate(messages):
         native = message.native
-        if message.id is not None and native is not None and native.format == "openai_responses":
+        if message.id is None or native is None or native.format != "openai_responses":
+            continue
+        if native.value.get("type") != "local_shell_call_output":  # whose `id` is the call's
             if message.id in seen:
                 found.append(index)
             seen.add(message.id)

@@ -11,7 +11,7 @@ from backstory.legality.bench import Bench, Entry
 from backstory.legality.find import empty_messages, has_trailing_space
 from backstory.legality.steps import head_length
 from backstory.legality.values import is_blank
-from backstory.messages import Media, Message, Part, Reasoning, Text, assistant, evolve, texts, user
+from backstory.messages import Media, Message, Part, Reasoning, Refusal, Text, assistant, evolve, texts, user
 
 INTERRUPTED = "[interrupted by a new message]"
 """Stands between a tool result and a user message, where the target lets none follow the other."""
@@ -182,7 +182,7 @@ def trailing_space(bench: Bench) -> None:
     position, message = bench.entries[-1]
     if has_trailing_space(message):
         last = message.parts[-1]
-        assert isinstance(last, Text)
+        assert isinstance(last, (Text, Refusal))
         stripped = evolve(last, text=last.text.rstrip())
         bench.replace(-1, message.evolve(parts=(*message.parts[:-1], stripped)))
         bench.report("content.trailing_space", position, "stripped the white space at the end")

@@ -165,7 +165,7 @@ def _called(part: Part, bench: Bench, position: int) -> Part:
     if isinstance(part, ToolResult) and part.name is not None:
         pattern = bench.target.name_pattern
         if not good_name(part.name, pattern):  # as its call's, so that the two still belong together
-            name = new_name(part.name, pattern, instead="tool")
+            name = new_name(part.name, pattern, instead="tool") if part.name else None
             bench.report("call.name", position, f"the name of a result, {part.name!r}, renamed {name!r}")
             renamed: Part = evolve(part, name=name)
             return renamed

@@ -56,20 +56,33 @@ class _Stepper:
         return found
 
     def _settle_sent(self) -> None:
-        """Calls whose synthetic result was sent keep it; a real one that came since becomes a note."""
-        stand_ins = {
-            call: held for held, call in self.pairs.duplicates.items() if self.pairs.results[held].synthetic
-        }
+        """Calls whose synthetic result was sent keep it.
+
+        A real one that came since becomes a note; a synthetic one that came since, in a place that the list had
+        not reached, is a further answer.
+        """
+        synthetic = {place for place, result in self.pairs.results.items() if result.synthetic}
+        stand_ins = {call: held for held, call in self.pairs.duplicates.items() if held in synthetic}
+        entries = self.bench.entries
         for call, result in list(self.pairs.answer.items()):
-            position = self.bench.entries[call.message].position
-            if self.pairs.results[result].synthetic or not self.bench.was_sent(position, self.numbers[call]):
+            position = entries[call.message].position
+            if self.bench.was_sent(position, self.numbers[call]) is None:
                 continue
-            del self.pairs.answer[call], self.pairs.question[result]
+            if result in synthetic:
+                if self.bench.sealed(position, entries[result.message].position):
+                    self._release(call, result)
+                    self.pairs.duplicates[result] = call
+                    self.dropped.add(result)
+                continue
+            self._release(call, result)
             self.notes[result] = call
-            if call in stand_ins:
-                held = stand_ins[call]
+            held = stand_ins.get(call)
+            if held is not None and not self.bench.sealed(position, entries[held.message].position):
                 self.pairs.answer[call], self.pairs.question[held] = held, call
                 self.dropped.discard(held)
+
+    def _release(self, call: Place, result: Place) -> None:
+        del self.pairs.answer[call], self.pairs.question[result]
 
     def run(self) -> None:
         index = 0
@@ -244,7 +257,9 @@ class _Stepper:
     def synthetic(self, place: Place) -> Entry:
         call, given = self.final[place], self.pairs.calls[place]
         position = self.bench.entries[place.message].position
-        never = given.id in self.bench.not_started
+        kind = self.bench.was_sent(position, self.numbers[place])
+        if kind is None:
+            kind = "not_started" if given.id in self.bench.not_started else "outcome_unknown"
         self.bench.made.append(CallPlace(position, self.numbers[place]))
         self.bench.report(
             "result.missing", position, f"made up a result for call {call.id!r} of {call.name!r}"
@@ -252,10 +267,10 @@ class _Stepper:
         result = ToolResult(
             call_id=call.id,
             name=call.name,
-            content=(Text(text=NOT_STARTED_TEXT if never else OUTCOME_UNKNOWN_TEXT),),
+            content=(Text(text=NOT_STARTED_TEXT if kind == "not_started" else OUTCOME_UNKNOWN_TEXT),),
             is_error=True,
             kind=call.kind,
-            synthetic="not_started" if never else "outcome_unknown",
+            synthetic=kind,
         )
         return Entry(position, Message(role="tool", parts=(result,)))
 

@@ -11,13 +11,13 @@ the caller says so by `seals` and `sent`, and the repair adds instead of changin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backstory.legality import mend_order, mend_parts, mend_steps
 from backstory.legality.bench import Bench, CallPlace, Repair, entries_of
 from backstory.legality.rules import problems
-from backstory.messages import Message
+from backstory.messages import Message, Synthetic
 from backstory.targets import Target
 
 MENDS: tuple[Callable[[Bench], None], ...] = (
@@ -62,7 +62,7 @@ def mend(
     *,
     positions: Iterable[int] | None = None,
     seals: Collection[int] = (),
-    sent: Collection[CallPlace] = (),
+    sent: Mapping[CallPlace, Synthetic] | Collection[CallPlace] = (),
     not_started: Collection[str] = (),
 ) -> Mended:
     """Messages that are legal for the target. See `Bench` for what the arguments mean."""

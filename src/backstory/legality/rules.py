@@ -130,7 +130,7 @@ RULES: tuple[Rule, ...] = (
     Rule(name="result.misplaced", holds=lambda t: t.format != "openai_responses", find=find.misplaced,
          mend="move it to its call", source=f"{_ANTHROPIC_TOOLS}: tool results come first in the next user message"),
     Rule(name="result.order", holds=lambda t: t.ordered_results, find=find.disordered,
-         mend="put the results in the order of their calls", source=_GEMINI_DOC),
+         mend="put the results in the order of their calls", source=f"{_GEMINI_DOC}; {_TEMPLATES}"),
     Rule(name="reasoning.dangling", holds=_is("openai_responses"), find=find.dangling,
          mend="leave it out, and the ids that refer to it", source=_REASONING_DOC),
     Rule(name="cache.breakpoints", holds=_is("anthropic"), find=find.breakpoints,

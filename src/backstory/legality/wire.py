@@ -19,7 +19,7 @@ from backstory.formats.request import read_all, request_body
 from backstory.legality.bench import Repair
 from backstory.legality.repair import mend
 from backstory.legality.rules import Problem, is_ready, problems
-from backstory.messages import Message
+from backstory.messages import Message, Origin
 from backstory.targets import Target
 
 
@@ -48,20 +48,22 @@ def check(
     target: Target | str = "openai_chat",
     source: str | None = None,
     system: Any = None,
+    origin: Origin | None = None,
     ready: bool = False,
 ) -> list[Problem]:
     """Every problem that the target's API would have with a list of messages, in the list's order.
 
     `messages` are plain dicts in the format `source`, which is told from them where it is not given. `system` is
-    the value of the request's own system field. `target` is a preset's name or a `Target`. With `ready`, the
-    model must be the one to speak next. An item that cannot be read at all is a problem too
+    the value of the request's own system field. `target` is a preset's name or a `Target`. `origin` says who made
+    opaque items such as signatures, where it was not the format's own provider. With `ready`, the model must
+    be the one to speak next. An item that cannot be read at all is a problem too
     (``message.unreadable``). Raises `InvalidInput` where this is no list, `ConfigurationError` for an unknown
     format or target.
     """
     target = Target.of(target)
     source = _source(messages, source)
     found: list[Problem] = []
-    read, positions = _read(messages, source, system, found)
+    read, positions = _read(messages, source, origin, system, found)
     found += [dataclasses.replace(each, index=positions[each.index]) for each in problems(read, target)]
     if source == target.format:
         written = wire_format(source).write(read, target)
@@ -81,6 +83,7 @@ def repair(
     target: Target | str = "openai_chat",
     source: str | None = None,
     system: Any = None,
+    origin: Origin | None = None,
     not_started: Iterable[str] = (),
 ) -> Repaired:
     """The list in the target's format, healed by the smallest changes that make it legal there, each reported.
@@ -92,7 +95,7 @@ def repair(
     """
     target = Target.of(target)
     source = _source(messages, source)
-    read, positions = read_all(messages, source, system=system)
+    read, positions = read_all(messages, source, origin, system=system)
     never = [not_started] if isinstance(not_started, str) else list(not_started)
     mended = mend(read, target, positions=positions, not_started=never)
     written = wire_format(target.format).write(mended.messages, target)
@@ -115,13 +118,15 @@ def _source(messages: Any, source: str | None) -> str:
     return (detect(messages) if isinstance(messages, list | tuple) else None) or "openai_chat"
 
 
-def _read(messages: Any, source: str, system: Any, found: list[Problem]) -> tuple[list[Message], list[int]]:
+def _read(
+    messages: Any, source: str, origin: Origin | None, system: Any, found: list[Problem]
+) -> tuple[list[Message], list[int]]:
     """As `read_all`, but what cannot be read becomes a problem."""
     read, positions = read_all([] if isinstance(messages, list | tuple) else messages, source, system=system)
     form = wire_format(source)
     for index, item in enumerate(messages):
         try:
-            new = form.read(item, index=index, origin=form.ORIGIN)
+            new = form.read(item, index=index, origin=form.ORIGIN if origin is None else origin)
         except InvalidMessage as error:
             what, rule = error.what, "message.unreadable"
             found.append(Problem(rule=rule, index=index, what=what, mend="leave it out, or write it anew"))
