@@ -12,9 +12,14 @@ from backstory.errors import ToolError
 
 
 def load_skill_tool(folder: SkillFolder) -> AnyTool:
-    """A tool that loads the skills of the scope whose turn it is, and no other file."""
+    """A tool that loads the skills of the scope whose turn it is, and no other file.
 
-    def load_skill(name: Annotated[str, "As the index of skills gives it."], context: ToolContext) -> str:
+    Asynchronous, so that it stays on the event loop's thread with all that reads these files.
+    """
+
+    async def load_skill(
+        name: Annotated[str, "As the index of skills gives it."], context: ToolContext
+    ) -> str:
         """Load a skill: instructions for a kind of task, to be followed for the task at hand."""
         skills = {skill.name: skill for skill in folder.skills(context.scope) if skill.text}
         skill = skills.get(name.strip())
