@@ -27,7 +27,7 @@ from backstory.context.sections import (
 from backstory.messages import Message, Part, Text
 from backstory.messages import system as system_message
 from backstory.targets import Target
-from backstory.tokens import Counter
+from backstory.tokens import Counter, count_tools
 from backstory.tokens.messages import count_message
 
 STICKY = 0.05
@@ -50,12 +50,12 @@ class Built:
 class _WithSystem:
     """A history under another system block, and with loose passages after its last user message."""
 
-    def __init__(self, history: Source, system: str, loose: str) -> None:
+    def __init__(self, history: Source, system: str, loose: str, loose_at: int | None) -> None:
         self._history = history
         self.head = history.head
         own = [(-1, system_message(system))] if system else []
         self.system: list[tuple[int, Message]] = own + list(history.system)
-        self._loose_at = _last_user(history) if loose else None
+        self._loose_at = loose_at if loose else None
         self._loose = Text(text=loose)
 
     def __len__(self) -> int:
@@ -72,14 +72,6 @@ class _WithSystem:
         if self._loose_at is None or not start <= self._loose_at < stop:
             return self._history.between(start, stop)
         return [(position, message) for position in range(start, stop) for message in self.at(position)]
-
-
-def _last_user(history: Source) -> int | None:
-    for position in range(len(history) - 1, history.head - 1, -1):
-        found = history.at(position)
-        if found and found[-1].role == "user":
-            return position
-    return None
 
 
 def compose(
@@ -119,13 +111,18 @@ def build(
     shrunk: dict[str, tuple[int, int]] = {}
     kept: list[Passage] = list(passages)
     left: list[Passage] = []
+    loose_at = last_user(history) if passages else None
     if budget.tokens is not None:
-        granted = _grants(history, ordered, passages, counter, budget, target)
-        ordered, shrunk = shrink(ordered, granted["system"], counter.count)
-        kept, left = choose_passages(passages, granted["retrieved"], counter.count)
+        newest = message_tokens(history, counter, target)
+        room = system_room(budget, newest, count_tools(tools, counter) if tools else 0)
+        ordered, shrunk = shrink(ordered, room, counter.count)
+        if passages:
+            room = budget.tokens - counter.count(render(ordered)) - newest
+            granted = passage_room(history, passages, counter, target, budget, max(0, room))
+            kept, left = choose_passages(passages, granted, counter.count)
     system = render(ordered)
     fitted = assemble(
-        _WithSystem(history, system, retrieved_block(kept)),
+        _WithSystem(history, system, retrieved_block(kept), loose_at),
         target,
         counter,
         budget,
@@ -136,28 +133,50 @@ def build(
         factor=factor,
         not_started=not_started,
         low_mark=low_mark,
+        loose=loose_at if kept else None,
     )
     return Built(fitted=fitted, system=system, shrunk=shrunk, passages_left=tuple(left))
 
 
-def _grants(
-    history: Source,
-    sections: Sequence[Section],
-    passages: Sequence[Passage],
-    counter: Counter,
-    budget: Budget,
-    target: Target,
-) -> dict[str, int]:
-    """What system and passages may take. The history is read only until it asks for the whole budget."""
+def last_user(history: Source) -> int | None:
+    """The position of the last message of the user's."""
+    for position in range(len(history) - 1, history.head - 1, -1):
+        found = history.at(position)
+        if found and found[-1].role == "user":
+            return position
+    return None
+
+
+def message_tokens(history: Source, counter: Counter, target: Target) -> int:
+    """Tokens of the user's words that stand at the end."""
+    tokens = 0
+    for position in range(len(history) - 1, history.head - 1, -1):
+        found = history.at(position)
+        if found and found[-1].role != "user":
+            break
+        tokens += sum(count_message(message, counter, target.format) for message in found)
+    return tokens
+
+
+def system_room(budget: Budget, message: int, tools: int) -> int:
+    """What the system block may take: all but the tools and the shares of the message and of tool results.
+
+    The system gives way last, and depends on nothing that changes from call to call (but a message above its share),
+    since another system block is another prefix.
+    """
     total = budget.tokens or 0
+    shares = budget.shares.get("message", 0.0) + budget.shares.get("tool_results", 0.0)
+    return max(0, total - tools - max(int(total * shares), message))
+
+
+def passage_room(
+    history: Source, passages: Sequence[Passage], counter: Counter, target: Target, budget: Budget, total: int
+) -> int:
+    """What passages may take of `total`, beside a history that is read only until it asks for all of it."""
     asked = 0
     for position in range(len(history) - 1, history.head - 1, -1):
         asked += sum(count_message(message, counter, target.format) for message in history.at(position))
         if asked >= total:
             break
-    asks = {
-        "system": counter.count(render(sections)),
-        "retrieved": counter.count(retrieved_block(passages)),
-        "history": min(asked, total),
-    }
-    return allocate(asks, total, budget.shares)
+    asks = {"retrieved": counter.count(retrieved_block(passages)), "history": min(asked, total)}
+    return allocate(asks, total, budget.shares)["retrieved"]

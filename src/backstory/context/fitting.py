@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from backstory.context.history import Source, begins_step, begins_turn, message_from
 from backstory.context.ledger import Condensed
 from backstory.context.passes import Entries, condense, level, numbered
-from backstory.context.preview import LEAST
+from backstory.context.preview import FAIR, LEAST
 from backstory.context.state import Preview, State
 from backstory.context.window import Choice, Limits, choose
 from backstory.errors import IllegalRequest
@@ -317,28 +317,35 @@ class Fitting:
     # --- previews of big results -----------------------------------------------------------
 
     def shrink_results(self, window: Window) -> Window:
-        """Where the newest step is too big, show its biggest results as previews, as large as fits."""
+        """Where the newest step is too big, show its biggest results as previews, as large as fits.
+
+        Where the window steps, and that is still a fair size, they leave room for the steps to come.
+        """
         if self.limits.tokens is None:
             return window
-        sizes = {place: self.size(part) for place, part in self.newest_results(window)}
-        over = window.total + self.fixed - self.limits.tokens
-        if over <= 0 or not sizes:
-            return window
+        goals = [(self.limits.tokens, LEAST)]
+        if self.full:
+            goals.insert(0, (int(self.limits.tokens * self.low_mark), FAIR))
+        return next(filter(self.holds, (self.shrunk(window, *goal) for goal in goals)), window)
+
+    def shrunk(self, window: Window, tokens: int, least: int) -> Window:
+        """The window in so many tokens, by previews of `least` tokens and more; the same window where that fails."""
         before = dict(self.condensed)
-        room = sum(map(self.scaled, sizes.values())) - over
+        sizes = {place: self.size(part) for place, part in self.newest_results(window)}
+        room = sum(map(self.scaled, sizes.values())) - (window.total + self.fixed - tokens)
         for _ in range(_ROUNDS):
-            cap = int(level(list(sizes.values()), int(room / self.factor)))
-            if cap < LEAST:
+            cap = level(list(sizes.values()), int(room / self.factor))
+            if cap < least or not sizes:
                 break
             self.condensed = before | {
                 place: Preview(cap, before[place].before if place in before else size)
                 for place, size in sizes.items()
                 if size > cap
             }
-            shrunk = self.window(window.cut, window.kept)
-            still = shrunk.total + self.fixed - self.limits.tokens
+            shorter = self.window(window.cut, window.kept)
+            still = shorter.total + self.fixed - tokens
             if still <= 0:
-                return shrunk
+                return shorter
             room -= max(still, len(sizes))
         self.condensed = before
         return window

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 LEAST = 48
 """Tokens: a preview shorter than this says nothing."""
+FAIR = 200
+"""Tokens: a preview of this length shows what kind of result it is, and some of it."""
 
 
 def preview(text: str, tokens: int, count: Callable[[str], int]) -> str:

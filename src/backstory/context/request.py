@@ -56,6 +56,7 @@ class Request:
     loose: int | None = None
     before: State | None = None
     mismatch: str = ""
+    why: str = ""
     tools: list[Any] = field(default_factory=list)
     tool_digests: tuple[str, ...] = ()
     tool_tokens: int = 0
@@ -78,7 +79,7 @@ class Request:
         if found.shape != self.shape:
             self.mismatch = "the target or the way of counting changed"
         elif not self.history.head <= found.cut <= len(self.history):
-            self.mismatch = "the list is another one than at the last request"
+            self.mismatch = _OTHER_LIST
         return None if self.mismatch else found
 
     def order_tools(self, tools: Sequence[Any] | None) -> None:
@@ -110,17 +111,17 @@ class Request:
         ):  # mended from its old beginning, the newest turn may be longer than it is alone
             return self.draft(fitting, fitting.fill())
         window = draft.window
-        if fitting.full or not self.changes(draft, full=False):
+        self.why = self.changes(draft, full=fitting.full)
+        if fitting.full or not self.why:
             return draft
-        same = prefix.common(known.items[known.head :], draft.items[draft.head :])
-        changed = draft.head + same
+        changed = draft.head + prefix.common(known.items[known.head :], draft.items[draft.head :])
         position = draft.position(changed) if changed < len(draft.items) else len(self.history)
-        if known.cut < len(self.history) and position <= known.cut:
-            self.mismatch = "the list is another one than at the last request"
+        if position <= known.cut < len(self.history) and not self.is_expected(known, draft, changed):
+            self.mismatch = self.why = _OTHER_LIST
             return self.draft(fitting, fitting.fill())
         if fitting.forget(position, system=self.system_changed(draft)):
             window = fitting.window(window.cut, window.kept)
-            return self.draft(fitting, fitting.settled(fitting.narrow(window, low=True)))
+            draft = self.draft(fitting, fitting.settled(fitting.narrow(window, low=True)))
         return draft
 
     def draft(self, fitting: Fitting, window: Window) -> Draft:
@@ -149,52 +150,53 @@ class Request:
             or before.items[: before.head] != draft.items[: draft.head]
         )
 
-    def changes(self, draft: Draft, *, full: bool) -> list[str]:
+    def changes(self, draft: Draft, *, full: bool) -> str:
         """What is no longer as it was sent, in words; nothing where this request extends the one before.
 
         `full` says that the window was.
         """
         before = self.before
-        if before is None:
-            return [self.mismatch or "first request"]
-        found = [self.mismatch] if self.mismatch else []
+        if before is None or self.mismatch:
+            return self.mismatch or "first request"
+        found = []
         if before.tools != self.tool_digests:
             found.append("the tools changed")
-        heads = before.items[: before.head], draft.items[: draft.head]
-        if before.system != draft.system or heads[0] != heads[1]:
+        if before.system != draft.system or before.items[: before.head] != draft.items[: draft.head]:
             found.append("the system changed")
-        if self.mismatch:
-            return found
         items = before.items[before.head :]
         common = prefix.common(items, draft.items[draft.head :])
         if full and common < len(items):
             found.append(f"the window was full: replay begins at message {draft.window.cut}")
         elif common < len(items):
-            found.append(self.first_change(before, draft, common))
-        return found
+            found.append(self.first_change(before, draft, draft.head + common))
+        return "; ".join(found)
 
-    def first_change(self, before: State, draft: Draft, common: int) -> str:
-        """Why the item after the `common` ones that follow the system is another one."""
-        if before.loose == before.head + common:
-            return "passages_dropped: what was looked up for an earlier message has left it"
-        item = draft.head + common
-        if item < len(draft.items):
-            start = draft.written.starts[item]
-            held = draft.window.messages[start].parts
-            if self.target.reasoning == "turn" and any(isinstance(part, Reasoning) for part in held):
-                return "reasoning_expired: reasoning is sent within its turn only"
+    def first_change(self, before: State, draft: Draft, item: int) -> str:
+        """Why an item is another one than was sent."""
+        if told := self.is_expected(before, draft, item):
+            return told
         if len(self.history) < before.length:
             return f"the list has {len(self.history)} messages, and had {before.length} at the last request"
         if item < len(draft.items):
             return f"message {draft.position(item)} is not as it was sent"
         return "messages that were sent are gone"
 
+    def is_expected(self, before: State, draft: Draft, item: int) -> str:
+        """Why the same message makes another item; nothing where we know of no reason."""
+        if before.loose is not None and before.loose - before.head == item - draft.head:
+            return "passages_dropped: what was looked up for an earlier message has left it"
+        if item < len(draft.items) and self.target.reasoning == "turn":
+            held = draft.window.messages[draft.written.starts[item]].parts
+            if any(isinstance(part, Reasoning) for part in held):
+                return "reasoning_expired: reasoning is sent within its turn only"
+        return ""
+
     # --- the account -----------------------------------------------------------------------
 
     def account(self, fitting: Fitting, draft: Draft) -> tuple[Ledger, State]:
         """Ledger and state of a draft that is to be sent."""
         before, window = self.before, draft.window
-        why = "; ".join(self.changes(draft, full=fitting.full))
+        why = self.why or self.changes(draft, full=fitting.full)
         epoch = 1 if before is None else before.epoch + bool(why)
         lines = tuple(self.lines(fitting, window))
         ledger = Ledger(
@@ -308,6 +310,7 @@ class Request:
         )
 
 
+_OTHER_LIST = "the list is another one than at the last request"
 _ADVICE = {
     "system": "shorten the system message",
     "tools": "send fewer tools, or shorter descriptions",
