@@ -23,6 +23,7 @@ _EXPORTS: dict[str, str] = {
     "Repair": "backstory.legality.bench",
     "Repaired": "backstory.legality.wire",
     "Reply": "backstory.agent.backstory",
+    "SyncBackstory": "backstory.agent.blocking",
     "Target": "backstory.targets",
     "Tool": "backstory.agent.tools",
     "check": "backstory.legality.wire",
@@ -30,6 +31,7 @@ _EXPORTS: dict[str, str] = {
     "errors": "backstory",
     "fit": "backstory.context.fit",
     "open": "backstory.agent.open",
+    "open_sync": "backstory.agent.blocking",
     "repair": "backstory.legality.wire",
     "tool": "backstory.agent.tools",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "Repair",
     "Repaired",
     "Reply",
+    "SyncBackstory",
     "Target",
     "Tool",
     "__version__",
@@ -55,6 +58,7 @@ __all__ = [
     "errors",
     "fit",
     "open",
+    "open_sync",
     "repair",
     "tool",
 ]
@@ -63,7 +67,9 @@ if TYPE_CHECKING:
     from backstory import errors as errors
     from backstory.agent.backstory import Backstory as Backstory
     from backstory.agent.backstory import Reply as Reply
-    from backstory.agent.open import open as open
+    from backstory.agent.blocking import SyncBackstory as SyncBackstory
+    from backstory.agent.blocking import open_sync as open_sync
+    from backstory.agent.open import open as open  # noqa: A004
     from backstory.agent.tools import Tool as Tool
     from backstory.agent.tools import tool as tool
     from backstory.context.fit import Fitted as Fitted

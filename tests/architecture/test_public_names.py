@@ -22,6 +22,7 @@ PUBLIC_NAMES = [
     "Repair",
     "Repaired",
     "Reply",
+    "SyncBackstory",
     "Target",
     "Tool",
     "__version__",
@@ -30,6 +31,7 @@ PUBLIC_NAMES = [
     "errors",
     "fit",
     "open",
+    "open_sync",
     "repair",
     "tool",
 ]

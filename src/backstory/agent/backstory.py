@@ -17,8 +17,10 @@ from types import TracebackType
 from typing import Literal, Self
 
 from backstory.agent.active import Opening, Turn
+from backstory.agent.commands import Commanded, perform
 from backstory.agent.conversation import Conversation, digest_of
 from backstory.agent.execute import Tools
+from backstory.agent.requests import Shape
 from backstory.agent.runner import Event, TurnEnded, run
 from backstory.agent.settings import Learned, Settings
 from backstory.agent.sources import default_sources
@@ -193,6 +195,10 @@ class Backstory:
         """End the turn that is under way, here or in another process. Whether there was one."""
         return await self._interrupt(SessionId(scope=scope, key=key), "stop")
 
+    async def command(self, key: str, text: str, *, scope: str = DEFAULT_SCOPE) -> Commanded:
+        """Do what a slash command says (``/undo 2``). `say` knows no commands: see `backstory.agent.commands`."""
+        return await perform(self, SessionId(scope=scope, key=key), text)
+
     async def late_result(
         self, key: str, call_id: str, text: str, *, name: str | None = None, scope: str = DEFAULT_SCOPE
     ) -> None:
@@ -223,6 +229,10 @@ class Backstory:
         session, _ = self.sessions.peek(SessionId(scope=scope, key=key))
         given = {**self._tools, **(as_tools(tools) if not isinstance(tools, Mapping) else tools)}
         return Conversation(self, session, given, model or self.model, target)
+
+    def shape(self, key: str, *, scope: str = DEFAULT_SCOPE) -> Shape:
+        """For what the requests of a session are made when nothing else is said: model, budget, tools."""
+        return self._conversation(key, scope, (), None).shape()
 
     def _owner(self) -> str:
         return f"{self._process}:{uuid.uuid4().hex[:8]}"
