@@ -69,6 +69,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "backstory.agent.execute:_prepare": "validators in a tool's annotations are the tool's own code",
     "backstory.agent.execute:_attempt": "a tool may raise anything; the model gets it as a result",
     "backstory.stores.workers:_serve": "whatever a store's thread raises is handed to whoever awaits it",
+    "backstory.agent.sources.base:_guarded": "a source of context is an application's own; the turn goes on without it",
     "backstory.agent.waiting:work": "whatever a tool's thread raises is handed to whoever awaits it",
 }
 

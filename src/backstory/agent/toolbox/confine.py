@@ -24,11 +24,10 @@ from pathlib import Path
 
 from backstory.errors import ConfigurationError, ToolError
 
-CLOSED = ("/sessions", "/blobs", "/quarantine", "/.backstory", ".git", ".env")
+CLOSED = ("/sessions", "/blobs", "/quarantine", "/scopes", "/.backstory", ".git", ".env")
 """What tools do not see unless told otherwise.
 
-The first four are where `backstory.stores.files` keeps conversations: other people's, too. The rest holds credentials
-as a rule. A leading slash means the root, otherwise the name is meant at any depth; wildcards are allowed.
+The first are where conversations and what belongs to other scopes lie. The rest holds credentials as a rule. A leading slash means the root, otherwise the name is meant at any depth; wildcards are allowed.
 """
 
 OPENAT = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
