@@ -35,6 +35,12 @@ def walk(
     )
 
 
+@pytest.fixture(scope="session")
+def walks(run: list[Any]) -> dict[str, Walk]:
+    """The run under each strategy, every request kept."""
+    return {strategy: walk(run, strategy, budget=5_000, keep=range(1, 100)) for strategy in STRATEGIES}
+
+
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
@@ -101,9 +107,9 @@ def test_an_answer_to_nothing_is_skipped_with_its_reason():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_is_sent_is_what_fit_sends(run: list[Any], strategy: Strategy):
+def test_what_is_sent_is_what_fit_sends(run: list[Any], walks: dict[str, Walk], strategy: Strategy):
     """Call by call: `full` as fit without limits, `stepped` as fit with its state, `sliding` as fit without one."""
-    found = walk(run, strategy, budget=5_000, keep=range(1, 100))
+    found = walks[strategy]
     assert len(found.calls) == 49
     state = None
     for call in found.calls:
@@ -121,14 +127,14 @@ def test_what_is_sent_is_what_fit_sends(run: list[Any], strategy: Strategy):
             assert call.cached == own.ledger.shared
 
 
-def test_what_a_sliding_window_shares_with_the_request_before(run: list[Any]):
+def test_what_a_sliding_window_shares_with_the_request_before(walks: dict[str, Walk]):
     """The same figure as that of a request made with a state, where both send the same."""
     fixed = [SYSTEM, user("a"), says("b"), user("c"), says("d"), user("e"), says("f")]
     for target in ("openai_chat", "anthropic", "gemini"):
         with_state, without = (walk(fixed, strategy, target=target) for strategy in ("stepped", "sliding"))
         assert [call.cached for call in with_state.calls] == [call.cached for call in without.calls]
         assert [call.ledger.why for call in without.calls] == ["first request", "goes on", "goes on"]
-    found = walk(run, "sliding", budget=5_000, keep=range(1, 100))
+    found = walks["sliding"]
     for before, after in zip(found.calls, found.calls[1:], strict=False):
         assert before.fitted
         assert after.fitted
@@ -139,8 +145,8 @@ def test_what_a_sliding_window_shares_with_the_request_before(run: list[Any]):
             assert after.ledger.why.startswith("the window moved: replay begins at message")
 
 
-def test_requests_extend_each_other_between_cuts(run: list[Any]):
-    found = walk(run, "stepped", budget=5_000, keep=range(1, 100))
+def test_requests_extend_each_other_between_cuts(walks: dict[str, Walk]):
+    found = walks["stepped"]
     cuts = 0
     for before, after in zip(found.calls, found.calls[1:], strict=False):
         assert before.fitted
@@ -152,32 +158,32 @@ def test_requests_extend_each_other_between_cuts(run: list[Any]):
     assert cuts == found.cuts > 1
 
 
-def test_every_request_is_within_the_budget_and_full_is_not(run: list[Any]):
+def test_every_request_is_within_the_budget_and_full_is_not(walks: dict[str, Walk]):
     for strategy in ("sliding", "stepped"):
-        found = walk(run, strategy, budget=5_000)
+        found = walks[strategy]
         assert found.largest <= 5_000
         assert (found.over(5_000), found.failed) == (0, 0)
-    full = walk(run, "full", budget=5_000)
+    full = walks["full"]
     assert full.largest > 20_000
     assert full.over(5_000) > 10
     assert full.cuts == 0
 
 
-def test_stepped_reads_more_from_the_cache_and_costs_less(run: list[Any]):
+def test_stepped_reads_more_from_the_cache_and_costs_less(walks: dict[str, Walk]):
     price = Price(input=1.0, cached=0.1, output=4.0)
-    full, sliding, stepped = (walk(run, strategy, budget=5_000) for strategy in STRATEGIES)
+    full, sliding, stepped = walks.values()
     assert sliding.cached / sliding.input < stepped.cached / stepped.input < full.cached / full.input
     assert stepped.cost(price) < sliding.cost(price) < full.cost(price)
 
 
-def test_what_was_healed_is_told_once(run: list[Any]):
-    rules = [repair.rule for call in walk(run).calls for repair in call.repairs]
+def test_what_was_healed_is_told_once(walks: dict[str, Walk]):
+    rules = [repair.rule for call in walks["full"].calls for repair in call.repairs]
     assert sorted(rules) == sorted(set(rules))
     assert {"call.arguments", "result.duplicate", "result.missing", "order.alternation"} <= set(rules)
 
 
-def test_a_big_result_is_previewed(run: list[Any]):
-    found = walk(run, budget=5_000)
+def test_a_big_result_is_previewed(run: list[Any], walks: dict[str, Walk]):
+    found = walks["stepped"]
     (index,) = {result.index for call in found.calls for result in call.ledger.condensed}
     assert run[index]["role"] == "tool"
 

@@ -1,7 +1,8 @@
 """`backstory chat`: a conversation in the terminal that is there again tomorrow, and after a crash.
 
 Each line is a turn; what begins with a slash is a command (`backstory.agent.commands`) or one of the chat's own.
-Ctrl-C ends the turn and not the chat, Ctrl-D leaves. Input that is piped in is read the same way, a turn a line, without a prompt.
+Ctrl-C ends the turn and not the chat, Ctrl-D leaves. Input that is piped in is read the same way, a turn a line,
+without a prompt.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _cut(call: Call) -> str:
     asked = sum(line.asked for line in ledger.lines)
     gone = _spans([(span.start, span.stop) for span in ledger.dropped])
     inside = any(span.reason == "cut_in_turn" for span in ledger.dropped)
-    where = "whole steps of this turn; its question stays" if inside else "whole turns"
+    where = "whole steps; the question of this turn stays" if inside else "whole turns"
     full = "a limit of turns or messages is reached"
     if ledger.budget is not None and asked > ledger.budget:
         full = f"{asked:,} tokens, and {ledger.budget:,} is all"

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from backstory.agent.active import Turn
 from backstory.agent.runner import Event, ToolFinished, ToolStarted, TurnEnded
-from backstory.cli.screen import Screen, one_line
+from backstory.cli.screen import Screen, columns, one_line, wrapped
 from backstory.messages import ToolCall, texts
 from backstory.models.base import TextDelta
 
@@ -47,6 +47,7 @@ class Teller:
         self.aside = aside or sys.stderr
         self.screen = Screen.of(self.aside, no_color=no_color)
         self._open = False  # whether the last line of text lacks its end
+        self._shown: list[ToolCall] = []
 
     def tell(self, events: Iterable[Event]) -> Turn | None:
         """Write the events as they come; the turn, where it came to its end."""
@@ -56,9 +57,12 @@ class Teller:
                 case TextDelta(text=text):
                     said = self._text(text) or said
                 case ToolStarted(call=call):
-                    self.note(f"· {self._call(call)}")
+                    self._called(call)
                     said = False
                 case ToolFinished(call=call, result=result):
+                    said = False
+                    if self._shown[-1:] != [call]:  # it ran beside others, or never began
+                        self._called(call)
                     text = texts(result.content)
                     mark = "✗" if result.is_error else "→"
                     self.note(f"  {mark if self.screen.unicode else '>'} {self._result(text)}")
@@ -76,7 +80,10 @@ class Teller:
     def note(self, text: str, *styles: str) -> None:
         """A line beside the answer."""
         self.end_line()
-        print(self.screen.paint(text, *(styles or ("dim",))), file=self.aside, flush=True)
+        room = self.screen.width - 1
+        lines = [text] if columns(text) <= room else wrapped(text, room)
+        for line in lines:
+            print(self.screen.paint(line, *(styles or ("dim",))), file=self.aside, flush=True)
 
     def end_line(self) -> None:
         if self._open:
@@ -91,6 +98,10 @@ class Teller:
             self.out.flush()
             self._open = not text.endswith("\n")
         return bool(text)
+
+    def _called(self, call: ToolCall) -> None:
+        self._shown = [call]
+        self.note(f"· {self._call(call)}")
 
     def _call(self, call: ToolCall) -> str:
         return one_line(f"{call.name} {_arguments(call.arguments)}", self.screen.width - 4)
