@@ -13,7 +13,7 @@ from backstory.legality.bench import Bench, CallPlace, Entry
 from backstory.legality.find import has_id_of, names_its_call, unowned
 from backstory.legality.naming import new_id
 from backstory.legality.steps import Place, continues, pair
-from backstory.legality.values import has_good_id
+from backstory.legality.values import good_id, has_good_id
 from backstory.messages import Media, Message, Part, Text, ToolCall, ToolResult, evolve, texts
 
 Kept = tuple[list[int], Entry]
@@ -173,8 +173,13 @@ class _Stepper:
         if not twice and has_good_id(call, self.target):
             return call
         position = self.bench.entries[place.message].position
+        borrowed = not twice and good_id(call.id, self.target)  # an item's own
         call_id = new_id(
-            call.id, self.target, position=position, number=self.numbers[place], taken=self.taken
+            "" if borrowed else call.id,
+            self.target,
+            position=position,
+            number=self.numbers[place],
+            taken=self.taken,
         )
         rule = "call.id_twice" if twice else "call.id"
         self.bench.report(rule, position, f"call id {call.id!r} renamed {call_id!r}")

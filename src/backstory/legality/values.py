@@ -142,9 +142,20 @@ def good_name(name: str, pattern: str | None) -> bool:
 
 
 def has_good_id(call: ToolCall, target: Target) -> bool:
-    """Whether a call has an id that the target takes. A call of Gemini's own needs none."""
+    """Whether a call has an id that the target takes. A call of Gemini's own needs none.
+
+    An item's own id is not its `call_id`: Responses wants both, and each but once.
+    """
+    own = call.native if is_of(call.native, target) else None
     if not call.id:
-        return target.format == "gemini" and is_of(call.native, target)
+        return target.format == "gemini" and own is not None
+    if (
+        own is not None
+        and own.intact
+        and target.format == "openai_responses"
+        and not own.value.get("call_id")
+    ):
+        return call.kind == "mcp_approval_request"  # which has but one
     return good_id(call.id, target)
 
 
