@@ -7,6 +7,7 @@ that makes and why, and writes ledger and state.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,15 +130,12 @@ class Request:
         if self.budget.tokens is not None and window.total + fitting.fixed > self.budget.tokens:
             raise self.exceeded(fitting, window)
         written = wire_format(self.target.format).write(window.messages, self.target)
-        ends = [*written.starts, len(window.tokens)][1:]
         return Draft(
             window,
             written,
             system=prefix.digest(written.system) if written.system is not None else "",
             items=tuple(map(prefix.digest, written.items)),
-            tokens=tuple(
-                sum(window.tokens[start:end]) for start, end in zip(written.starts, ends, strict=True)
-            ),
+            tokens=item_tokens(written.starts, window.tokens),
             head=sum(start < window.head for start in written.starts),
         )
 
@@ -251,9 +249,9 @@ class Request:
             return 0
         if before.system != draft.system:
             return fitting.tools
-        common = prefix.common(before.items, draft.items)
-        apart = sum(draft.window.tokens[: draft.window.head]) - sum(draft.tokens[: draft.head])
-        return fitting.tools + apart + sum(draft.tokens[:common])
+        starts = draft.written.starts
+        apart = sum(draft.window.tokens[: starts[0] if starts else None]) if draft.system else 0
+        return fitting.tools + apart + sum(draft.tokens[: prefix.common(before.items, draft.items)])
 
     def loose_item(self, draft: Draft) -> int | None:
         if self.loose is None:
@@ -308,6 +306,19 @@ class Request:
             needed=total,
             budget=limit,
         )
+
+
+def item_tokens(starts: Sequence[int], tokens: Sequence[int]) -> tuple[int, ...]:
+    """Tokens of each item: those of the messages from its start up to the next start.
+
+    Several items can be written from one message (media that a result cannot hold follow later on): the first of them
+    has its tokens.
+    """
+    known = sorted(set(starts))
+    sizes = dict(
+        zip(known, (sum(tokens[a:b]) for a, b in itertools.pairwise([*known, len(tokens)])), strict=True)
+    )
+    return tuple(sizes.pop(start, 0) for start in starts)
 
 
 _OTHER_LIST = "the list is another one than at the last request"

@@ -15,6 +15,7 @@ from backstory.messages import (
     Audio,
     File,
     Image,
+    Media,
     Message,
     Opaque,
     Part,
@@ -32,6 +33,8 @@ PER_MESSAGE = 4
 PER_NAME = 1
 PER_CALL = 8
 """Recipient, channel and delimiters of a call: `to=functions.NAME`, commentary, json, call."""
+PER_MOVED = 24
+"""Chat Completions' results hold no media: words that stand for each, marks, and a user message of its own."""
 PRIMING = 3
 """Every reply is primed with the assistant's header (the same source)."""
 
@@ -52,6 +55,8 @@ def count_message(message: Message, counter: Counter, format: str) -> int:
         known = PER_MESSAGE + sum(count_part(part, counter, provider) for part in message.parts)
         if message.name is not None and message.role != "tool":
             known += PER_NAME + counter.count(message.name)
+        if format == "openai_chat" and message.role == "tool":
+            known += PER_MOVED * sum(isinstance(i, Media) for r in message.results for i in r.content)
         message._counts[key] = known
     return known
 
