@@ -171,15 +171,28 @@ class Fitting:
             return self.settled(self.window(history.head, None))
         system = sum(self.count(message) for _, message in history.system)
         need = math.inf if limits.tokens is None else limits.tokens - self.fixed - system
-        while True:
-            cut, kept, read = self.read_back(need)
-            self.asked = max(self.asked, read + system)
-            window = self.narrow(self.window(cut, kept), low=False)
-            spare = -1 if limits.tokens is None else limits.tokens - self.fixed - window.total
-            whole = window.cut <= history.head or window.cut > cut or window.kept is not None
-            if whole or spare <= 0 or not window.mended.repairs or need > 4 * (limits.tokens or 0):
-                return self.settled(window)
-            need += spare + 1  # mending made the window smaller: there is room for more
+        cut, kept, read = self.read_back(need)
+        self.asked = max(self.asked, read + system)
+        window = self.narrow(self.window(cut, kept), low=False)
+        if window.cut == cut and window.kept is None and window.mended.repairs:
+            window = self.further_back(window, need)
+        return self.settled(window)
+
+    def further_back(self, window: Window, most: float) -> Window:
+        """Mending may have made the window smaller, so that there is room for older turns: one after the other."""
+        history = self.history
+        while window.cut > history.head:
+            position, tokens = window.cut, 0
+            while position == window.cut or not begins_turn(history, position):
+                position -= 1
+                tokens += sum(self.count(message) for message in history.at(position))
+                if tokens > most:
+                    return window
+            wider = self.window(position, None)
+            if not self.holds(wider):
+                return window
+            window = wider
+        return window
 
     def read_back(self, need: float) -> tuple[int, tuple[int, int] | None, int]:
         """Where to begin so that what follows is about as much as fits: (cut, kept user message, tokens read)."""
