@@ -14,7 +14,7 @@ from typing import Any
 
 from backstory.context.budget import LOW_MARK, Budget
 from backstory.context.fitting import Fitting
-from backstory.context.history import History, Source
+from backstory.context.history import History, Source, message_before
 from backstory.context.ledger import Ledger
 from backstory.context.markers import mark
 from backstory.context.request import Request
@@ -24,7 +24,7 @@ from backstory.formats.base import Loss
 from backstory.formats.request import request_body
 from backstory.legality.bench import Repair
 from backstory.legality.rules import is_ready
-from backstory.messages import Origin
+from backstory.messages import Message, Origin
 from backstory.targets import Target
 from backstory.tokens import Calibration, Counter, counter_for
 
@@ -153,8 +153,8 @@ def assemble(
         not_started=[not_started] if isinstance(not_started, str) else list(not_started),
     )
     draft = request.decide(fitting, known)
-    if ready and not is_ready(draft.window.messages, target):
-        raise NothingToSend(_NOT_READY[bool(draft.items) and len(draft.items) > draft.head])
+    if ready:
+        _check_ready(history, draft.window.messages, target)
     body = request_body(target, draft.written, request.tools)
     ledger, after = request.account(fitting, draft)
     positions = draft.window.positions
@@ -170,7 +170,10 @@ def assemble(
     )
 
 
-_NOT_READY = {
-    False: "there is no message to answer: the list is empty, or holds the system's alone",
-    True: "the list ends with the assistant's complete answer: add the next user message, or pass ready=False",
-}
+def _check_ready(history: Source, messages: Sequence[Message], target: Target) -> None:
+    if message_before(history, len(history)) is None:
+        raise NothingToSend("there is no message to answer: the list is empty, or holds the system's alone")
+    if not is_ready(messages, target):
+        raise NothingToSend(
+            "the list ends with the assistant's complete answer: add the next user message, or pass ready=False"
+        )

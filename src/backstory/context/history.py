@@ -5,7 +5,7 @@ A reading costs in proportion to what is read, never to how long the list is. It
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from backstory.errors import InvalidInput
@@ -60,11 +60,8 @@ class History:
         self._read: dict[int, list[Message]] = {}
         self.system: list[tuple[int, Message]] = [(-1, m) for m in self._format.read_system(system)]
         self.head = 0
-        while self.head < len(items):
-            found = self.at(self.head)
-            if any(message.role not in ("system", "developer") for message in found):
-                break
-            self.system += [(self.head, message) for message in found]
+        while self.head < len(items) and _is_system(items[self.head]):
+            self.system += [(self.head, message) for message in self.at(self.head)]
             self.head += 1
 
     def __len__(self) -> int:
@@ -142,6 +139,11 @@ def _splits_step(source: Source, position: int) -> bool:
                 if begins_step(source, position):
                     return False
     return False
+
+
+def _is_system(item: Any) -> bool:
+    """Told without reading it: what comes after the system may never be needed."""
+    return isinstance(item, Mapping) and item.get("role") in ("system", "developer")
 
 
 def _field(items: Any) -> str | None:
