@@ -74,8 +74,23 @@ def read_json(path: str, what: str) -> Any:
 
 def read_conversations(path: str) -> list[Conversation]:
     """Every conversation in a file, one at least. Raises `InvalidInput`."""
-    name = "standard input" if path == "-" else path
-    text = read_text(path)
+    return conversations_in(read_text(path), "standard input" if path == "-" else path)
+
+
+def values_in(text: str, name: str) -> list[Any]:
+    """The JSON values of a text: those of a list, or of JSON Lines, or the only one. Raises `InvalidInput`."""
+    try:
+        value = _loads(text)
+    except json.JSONDecodeError as error:
+        lines = _json_lines(text, name)
+        if lines is None:
+            raise InvalidInput(f"{name}: {_where(error)}") from None
+        return [each for _, each in lines]
+    return value if isinstance(value, list) else [value]
+
+
+def conversations_in(text: str, name: str) -> list[Conversation]:
+    """Every conversation in a text, one at least. Raises `InvalidInput`; `name` says where it is from."""
     if not text.strip():
         raise InvalidInput(f"{name}: is empty")
     try:

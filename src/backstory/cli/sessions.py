@@ -1,0 +1,246 @@
+"""`backstory sessions`: which conversations there are, what was said in them, and how to keep house."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from backstory.agent.sources.runtime import without_runtime
+from backstory.cli import transfer
+from backstory.cli.opening import add_place, existing_store
+from backstory.cli.options import Subparsers, add_output
+from backstory.cli.screen import Screen, columns, note, one_line, padded, show_json, wrapped
+from backstory.cli.telling import printable
+from backstory.errors import ConfigurationError, SessionNotFound
+from backstory.messages import Message, texts
+from backstory.records import Record
+from backstory.sessions import operations
+from backstory.sessions.session import Session
+from backstory.sessions.view import View, fold
+from backstory.stores.files import FilesStore
+from backstory.stores.values import SessionId, SessionInfo
+
+T = TypeVar("T")
+_TURNS = 10
+
+
+def add(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "sessions", help="the conversations: list, show, rename, fork, delete, export, import"
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    listing = actions.add_parser("list", help="which there are, the newest first")
+    listing.add_argument("--limit", type=int, metavar="N", default=50, help="so many at most (50)")
+    _with_place(listing, _list)
+
+    show = actions.add_parser("show", help="what was said")
+    show.add_argument("session", metavar="KEY")
+    show.add_argument(
+        "--turns", type=int, metavar="N", default=_TURNS, help="the last N turns (10); 0 for all"
+    )
+    show.add_argument("--undone", action="store_true", help="what was undone, too")
+    _with_place(show, _show)
+
+    rename = actions.add_parser("rename", help="give one another key")
+    rename.add_argument("session", metavar="KEY")
+    rename.add_argument("to", metavar="NEW")
+    _with_place(rename, _rename)
+
+    fork = actions.add_parser("fork", help="begin another one with what is in one")
+    fork.add_argument("session", metavar="KEY")
+    fork.add_argument("to", metavar="NEW")
+    fork.add_argument("--turn", type=int, metavar="N", help="up to and with turn N")
+    _with_place(fork, _fork)
+
+    delete = actions.add_parser("delete", help="remove some for good")
+    delete.add_argument("sessions", metavar="KEY", nargs="+")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    _with_place(delete, _delete)
+
+    transfer.add(actions)
+
+
+def _with_place(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    add_place(parser)
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def _with_store(args: argparse.Namespace, work: Callable[[FilesStore], Awaitable[T]]) -> T:
+    async def whole() -> T:
+        store = existing_store(args)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
+
+
+def _id(args: argparse.Namespace, key: str) -> SessionId:
+    return SessionId(scope=args.scope, key=key)
+
+
+# --- list --------------------------------------------------------------------------------------
+
+
+def _list(args: argparse.Namespace) -> int:
+    async def work(store: FilesStore) -> tuple[list[tuple[SessionInfo, View]], bool]:
+        page = await store.sessions(args.scope, limit=args.limit)
+        return [
+            (info, await Session(store, info.session).refresh()) for info in page.sessions
+        ], page.cursor is not None
+
+    if args.limit < 1:
+        raise ConfigurationError(f"--limit takes a number from 1 on, not {args.limit}")
+    found, more = _with_store(args, work)
+    if args.json:
+        show_json([_row(info, view) for info, view in found])
+        return 0
+    screen = Screen.of(sys.stdout, no_color=args.no_color)
+    width = max([12, *(columns(info.session.key) for info, _ in found)])
+    width = min(width, screen.width - 50)
+    for info, view in found:
+        row = _row(info, view)
+        state = f"  {row['state']}" if row["state"] else ""
+        turns = f"{view.turns} turn" if view.turns == 1 else f"{view.turns} turns"
+        key = padded(one_line(info.session.key, width), width)
+        print(
+            f"{screen.paint(key, 'bold')}  {turns:>10}  {_when(info.active)}{screen.paint(state, 'yellow')}"
+        )
+    if not found:
+        note(f"there is no conversation in scope {args.scope!r}")
+    if more:
+        note(f"and more: --limit {args.limit * 2}")
+    return 0
+
+
+def _row(info: SessionInfo, view: View) -> dict[str, Any]:
+    state = f"turn {view.turn.number} is open" if view.turn is not None else ""
+    if not state and view.parent:
+        state = f"forked from {view.parent['parent']}"
+    if not state and view.meta.get("imported"):
+        state = f"imported from {view.meta['imported']}"
+    return {
+        "session": info.session.key,
+        "scope": info.session.scope,
+        "turns": view.turns,
+        "records": view.head,
+        "active": datetime.fromtimestamp(info.active).astimezone().isoformat(timespec="seconds"),
+        "state": state,
+    }
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M}"
+
+
+# --- show --------------------------------------------------------------------------------------
+
+
+def _show(args: argparse.Namespace) -> int:
+    async def work(store: FilesStore) -> list[Record]:
+        return [record async for page in operations.pages(store, _id(args, args.session)) for record in page]
+
+    records = _with_store(args, work)
+    if not records:
+        raise SessionNotFound(
+            f"there is no session {args.session!r}; `backstory sessions list` shows those there are"
+        )
+    view = fold(records)
+    said = [r for r in records if r.kind == "message" and (args.undone or not view.is_hidden(r.seq))]
+    if args.turns > 0:
+        last = sorted({record.turn for record in said})[-args.turns :]
+        said = [record for record in said if record.turn in last]
+    if args.json:
+        show_json([_said(record, view) for record in said])
+        return 0
+    screen = Screen.of(sys.stdout, no_color=args.no_color)
+    for line in _conversation(screen, said, view):
+        print(line)
+    return 0
+
+
+def _said(record: Record, view: View) -> dict[str, Any]:
+    return {
+        "seq": record.seq,
+        "at": record.at,
+        "turn": record.turn,
+        "sent": view.replayed(record.seq),
+        "undone": view.is_hidden(record.seq),
+        "message": record.data["message"],
+    }
+
+
+def _conversation(screen: Screen, said: Sequence[Record], view: View) -> Iterator[str]:
+    turn, sent = -1, True
+    for record in said:
+        if view.replayed(record.seq) and not sent:
+            yield screen.paint("--- from here on it is sent to the model ---", "dim")
+        sent = view.replayed(record.seq)
+        if record.turn != turn:
+            turn = record.turn
+            undone = ", undone" if view.is_hidden(record.seq) else ""
+            yield screen.paint(f"turn {turn} · {record.at[:16].replace('T', ' ')}{undone}", "dim")
+        yield from _message(screen, without_runtime(record.message))
+
+
+def _message(screen: Screen, message: Message) -> Iterator[str]:
+    style = {"user": "cyan", "assistant": "green"}.get(message.role, "dim")
+    lead = f"{message.role:<9} "
+    text = texts([part for part in message.parts if part not in (*message.calls, *message.results)])
+    for line in printable(text).splitlines() if text else ():
+        for piece in wrapped(line, screen.width - len(lead)):
+            yield screen.paint(lead, style) + piece
+            lead = " " * len(lead)
+    for call in message.calls:
+        yield screen.paint(lead, style) + one_line(
+            f"· {call.name} {call.arguments}", screen.width - len(lead)
+        )
+    for part in message.results:
+        mark = f" ({part.synthetic})" if part.synthetic else ""
+        said = one_line(texts(part.content), screen.width - len(lead) - len(mark) - 3)
+        yield screen.paint(f"{lead}→ {said}{mark}", "dim")
+
+
+# --- keeping house -----------------------------------------------------------------------------
+
+
+def _rename(args: argparse.Namespace) -> int:
+    _with_store(args, lambda store: operations.move(store, _id(args, args.session), _id(args, args.to)))
+    note(f"{args.session} is now {args.to}")
+    return 0
+
+
+def _fork(args: argparse.Namespace) -> int:
+    copied = _with_store(
+        args,
+        lambda store: operations.fork(
+            Session(store, _id(args, args.session)), _id(args, args.to), turn=args.turn
+        ),
+    )
+    note(f"{args.to} begins with {copied} messages of {args.session}")
+    return 0
+
+
+def _delete(args: argparse.Namespace) -> int:
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise ConfigurationError("nobody can be asked here: say --yes to delete for good")
+        note(f"Delete {', '.join(args.sessions)} for good? y or n")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            note("nothing was deleted")
+            return 1
+
+    async def work(store: FilesStore) -> None:
+        for key in args.sessions:
+            await operations.delete(Session(store, _id(args, key)))
+            note(f"{key} is deleted")
+
+    _with_store(args, work)
+    return 0
