@@ -15,53 +15,39 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from backstory.agent.interrupt import Interrupt
 from backstory.agent.mail import FOR_THE_TURN, Counts, logged
 from backstory.agent.requests import Request
 from backstory.agent.responses import answer_of, result_of
+from backstory.agent.restore import Opening, beginning
+from backstory.agent.turn import State, facts_of, state_of
 from backstory.agent.usage import total, usage_json, with_usage
-from backstory.errors import (
-    HeadMoved,
-    MessageConflict,
-    NothingToSend,
-    SessionError,
-    StaleLease,
-    TurnInterrupted,
-)
-from backstory.messages import Message, Text, ToolCall, ToolResult
+from backstory.errors import HeadMoved, NothingToSend, SessionError, StaleLease, StoreError, TurnInterrupted
+from backstory.messages import Message, Text, ToolCall
 from backstory.models.base import Answer, Usage
 from backstory.records import NewRecord, new_message
-from backstory.sessions.lease import TTL, Renewal
-from backstory.sessions.recovery import close_calls, end_turn, open_calls
+from backstory.sessions.lease import TTL, Renewal, ends
+from backstory.sessions.recovery import end_turn, open_calls
 from backstory.sessions.session import Session
-from backstory.sessions.view import Known
 from backstory.stores.values import LeaseRequest
 from backstory.targets import Target
 
+logger = logging.getLogger("backstory.agent")
+
 NO_ANSWER = "(no answer)"
-
-NOT_ANSWERED = ("interrupted", "stopped", "failed")
-"""Reasons for which a turn ended that the same client message may take up again."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
-    """What begins a turn: the user's message as it is logged, the client's id of it, and a digest of what was said.
-
-    `message` is `None` to resume an open turn without a message.
-    """
-
-    message: Message | None
-    message_id: str | None = None
-    digest: str = ""
+ENDED_BY = {"interrupt": "interrupted", "stop": "stopped"}
 
 
 class Turn:
-    """See the module. Made by `Backstory.turn`; `number` counts the turns of the session from 1."""
+    """See the module. Made by `Backstory.turn`; `number` counts the turns of the session from 1.
+
+    `done` once there is an answer, or the turn ended without one; `reason` says how. `over` is set then.
+    """
 
     def __init__(
         self,
@@ -73,6 +59,7 @@ class Turn:
         counts: Counts,
         target: Target,
         ttl: float = TTL,
+        learn: Callable[[Request, Usage], None] = lambda request, usage: None,
     ) -> None:
         self.session = session
         self.opening = opening
@@ -84,13 +71,16 @@ class Turn:
         self.recovered: tuple[str, ...] = ()
         self.usage = Usage(input=0, output=0)
         self.requests: list[Request] = []
+        self.interrupt = Interrupt()
+        self.over = asyncio.Event()
         self._owner = owner
         self._make_request = make_request
         self._counts = counts
         self._target = target
         self._ttl = ttl
+        self._learn = learn
         self._pending: Request | None = None
-        self._renewal = Renewal(session, ttl)
+        self._renewal = Renewal(session, ttl, self.interrupt.set)
 
     # --- beginning -------------------------------------------------------------------------
 
@@ -102,87 +92,25 @@ class Turn:
         """
         while True:
             await self.session.refresh()
+            begun = await beginning(self.session, self.opening, self._counts)
+            if begun.over:
+                self.number, self.answered_before = begun.turn, True
+                self._finish(begun.answer, begun.reason)
+                return
             try:
-                await self._begin()
+                await self.session.append(
+                    begun.records, acquire=LeaseRequest(owner=self._owner, ttl=self._ttl)
+                )
             except HeadMoved:
                 continue  # somebody wrote between our look and our append: look again
+            except asyncio.CancelledError as cancelled:
+                if self.session.lease is not None:  # it was written all the same
+                    self.number = begun.turn
+                    await asyncio.shield(self._abandon(cancelled))
+                raise
             break
-        if not self.done:
-            self._renewal.start()
-
-    async def _begin(self) -> None:
-        view, opening = self.session.view, self.opening
-        known = view.known.get(opening.message_id) if opening.message_id is not None else None
-        if known is not None and not view.is_hidden(known.seq):
-            if known.digest != opening.digest:
-                raise MessageConflict(
-                    f"message id {opening.message_id!r} is known in session {str(self.session.id)!r} with other content"
-                )
-            if view.turn is None or view.turn.number != known.turn:
-                reopened = await self._answer_from_log(known)
-                if not reopened:
-                    return
-                await self.session.append(reopened, acquire=LeaseRequest(owner=self._owner, ttl=self._ttl))
-                self.number = known.turn
-                return
-        elif opening.message is None and view.turn is None:
-            raise SessionError(f"session {str(self.session.id)!r} has no open turn to resume")
-        await self._load_turn()
-        same = view.turn is not None and (opening.message is None or known is not None)
-        draft = await self._draft() if view.turn is not None and not same else ""
-        records = close_calls(view) if same else end_turn(view, "interrupted", draft=draft)
-        healed = [part for r in records if r.kind == "message" for part in _results(r)]
-        self.recovered = tuple(f"{part.name}: {part.synthetic}" for part in healed if part.synthetic)
-        number = view.turn.number if same and view.turn is not None else view.turns + 1
-        if not same:
-            records += self._first_records(number)
-        await self.session.append(records, acquire=LeaseRequest(owner=self._owner, ttl=self._ttl))
-        self.number = number
-
-    def _first_records(self, number: int) -> list[NewRecord]:
-        opening, message = self.opening, self.opening.message
-        if message is None:
-            raise SessionError("a new turn needs a message")
-        started = {"digest": opening.digest, **({"id": opening.message_id} if opening.message_id else {})}
-        return [
-            NewRecord(kind="turn_started", data=started, turn=number),
-            self._message(message, number, message_id=opening.message_id, digest=opening.digest),
-        ]
-
-    async def _load_turn(self) -> None:
-        view = self.session.view
-        if view.turn is not None and view.loaded > view.turn.seq:
-            older = await self.session.store.read(
-                self.session.id, after=view.turn.seq - 1, before=view.loaded
-            )
-            view.load(older)
-
-    async def _draft(self) -> str:
-        draft = await self.session.store.draft(self.session.id)
-        return str(draft.data.get("text", "")) if draft is not None else ""
-
-    async def _answer_from_log(self, known: Known) -> list[NewRecord]:
-        """The message is known and its turn ended: the answer is in the log.
-
-        The newest turn that ended without one is taken up again instead: these are the records that open it, and take
-        its mark out of the view.
-        """
-        span = self.session.view.spans.get(known.turn)
-        after, before = (span.first - 1, span.last + 1) if span else (known.seq - 1, None)
-        records = await self.session.store.read(self.session.id, after=after, before=before)
-        mine = [record for record in records if record.turn == known.turn]
-        answers = [r.message for r in mine if r.kind == "message" and r.message.role == "assistant"]
-        ended = next((r for r in mine if r.kind == "turn_ended"), None)
-        reason = str(ended.data["reason"]) if ended is not None else ""
-        if reason in NOT_ANSWERED and known.turn == self.session.view.turns:
-            marks = [r.seq for r in mine if r.data.get("mark")]
-            hidden = [NewRecord(kind="undo", data={"first": seq, "last": seq, "of": "mark"}) for seq in marks]
-            again = {"id": self.opening.message_id, "digest": self.opening.digest, "again": True}
-            return [*hidden, NewRecord(kind="turn_started", data=again, turn=known.turn)]
-        self.number, self.reason = known.turn, reason
-        self.answer = answers[-1] if answers else None
-        self.answered_before = self.done = True
-        return []
+        self.number, self.recovered = begun.turn, begun.healed
+        self._renewal.start()
 
     # --- the loop --------------------------------------------------------------------------
 
@@ -190,6 +118,11 @@ class Turn:
     def text(self) -> str:
         """The answer's text; empty before there is one."""
         return self.answer.text if self.answer is not None else ""
+
+    @property
+    def state(self) -> State:
+        """Where the turn stands, as the log says it."""
+        return state_of(facts_of(self.session.view, held=self.session.lease is not None))
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -207,7 +140,7 @@ class Turn:
         Raises `TurnInterrupted` where a message in the inbox ended this turn, `NothingToSend` while calls are open or
         when the turn is done, and what `backstory.fit` raises.
         """
-        self._renewal.check()
+        self._check()
         if self.done:
             raise NothingToSend("this turn is done")
         if self.open_calls:
@@ -225,31 +158,37 @@ class Turn:
         recorded as started with it: all of them where nothing is said (the safe reading: after a crash their outcome is
         unknown), or those that really are.
         """
-        self._renewal.check()
+        self._check()
+        if self.done:
+            raise SessionError(f"turn {self.number} is done: nothing can be recorded in it any more")
+        if self.open_calls:
+            names = ", ".join(call.name for call in self.open_calls)
+            raise SessionError(f"calls wait for their results first: {names}")
         pending = self._pending
         answer = answer_of(response, self._target)
-        if answer.usage is not None:
-            self.usage = total(self.usage, answer.usage)
+        self.spent(answer.usage)
         records = list(with_usage(pending.records, answer.usage)) if pending is not None else []
         records = [dataclasses.replace(r, turn=self.number) for r in records]
         messages = answer.messages
         if answer.finish == "empty":
             messages = (Message(role="assistant", parts=(Text(text=NO_ANSWER),)),)
         first = self.session.next_seq() + len(records)
-        records += [self._message(message, self.number) for message in messages]
-        ends = not answer.calls and answer.finish != "pause"
-        if ends:
+        records += [self._message(message) for message in messages]
+        over = not answer.calls and answer.finish != "pause"
+        if over:
             reason = {"stop": "done", "tool_calls": "done"}.get(answer.finish, answer.finish)
             records.append(self._ended(reason))
         else:
             chosen = answer.calls if started is None else tuple(started)
             records += self._starts(messages, first, chosen)
-        await self.session.append(records, release=ends)
+        await self.session.append(records, release=over)
         if pending is not None:
             self.session.state = pending.state
             self.session.frozen, self.session.frozen_seq = pending.frozen, self.session.view.epoch_seq
+            if answer.usage is not None and answer.usage.input > 0:
+                self._learn(pending, answer.usage)
         self._pending = None
-        if ends:
+        if over:
             self._finish(
                 answer.message if answer.finish != "empty" else messages[0], records[-1].data["reason"]
             )
@@ -260,13 +199,13 @@ class Turn:
 
         `next_started` are calls that begin now: recorded in the same batch.
         """
-        self._renewal.check()
+        self._check()
         waiting = open_calls(self.session.view)
         if not any(open_call is call or open_call == call for _, open_call in waiting):
             raise SessionError(f"call {call.id!r} of {call.name!r} waits for no result in this turn")
         result = result_of(call, value)
         message = Message(role="tool", parts=(result,))
-        records = [self._message(message, self.number)]
+        records = [self._message(message)]
         records += [
             self._started(place)
             for place, open_call in waiting
@@ -276,17 +215,17 @@ class Turn:
 
     async def start(self, call: ToolCall) -> None:
         """Record that a call begins now: after a crash its outcome is unknown, and not known to be none."""
-        self._renewal.check()
+        self._check()
         view = self.session.view
         for place, open_call in open_calls(view):
             if open_call == call and view.turn is not None and place not in view.turn.started:
                 await self.session.append([self._started(place)])
                 return
 
-    async def say_more(self, text: str, *, message_id: str | None = None, digest: str = "") -> None:
-        """A steering message of the user's, at a step boundary: it continues this turn."""
-        message = Message(role="user", parts=(Text(text=text),))
-        await self.session.append([self._message(message, self.number, message_id=message_id, digest=digest)])
+    def spent(self, usage: Usage | None) -> None:
+        """Add to what the turn cost."""
+        if usage is not None:
+            self.usage = total(self.usage, usage)
 
     async def draft(self, text: str) -> None:
         """Keep the text that is being streamed, beside the log."""
@@ -302,14 +241,22 @@ class Turn:
         """End the turn without an answer: open calls closed, a mark of the assistant's, the lease given back."""
         if self.done:
             return
-        records = end_turn(self.session.view, reason, draft=draft, usage=usage_json(self.usage))
-        await self.session.append(records, release=True)
-        last = self.session.view.of_turn(self.number)
+        view = self.session.view
+        if view.turn is not None:  # a cancelled `record` may have ended it
+            records = end_turn(view, reason, draft=draft, usage=usage_json(self.usage))
+            await self.session.append(records, release=True)
+        last = view.of_turn(self.number)
         self._finish(last[-1].message if last and last[-1].message.role == "assistant" else None, reason)
 
     def _finish(self, answer: Message | None, reason: str) -> None:
         self.done, self.answer, self.reason = True, answer, reason
         self._renewal.stop()
+        self.over.set()
+
+    def _check(self) -> None:
+        self._renewal.check()
+        if not self.number:
+            raise SessionError("this turn has not begun: use it in `async with`")
 
     async def __aenter__(self) -> Self:
         if not self.number:
@@ -321,9 +268,20 @@ class Turn:
     ) -> None:
         try:
             if not self.done and not isinstance(error, StaleLease):
-                await asyncio.shield(self.end("interrupted" if kind is None or _is_stop(error) else "failed"))
+                await asyncio.shield(self._abandon(error))
         finally:
             self._renewal.stop()
+            self.session.lease = None
+            self.over.set()
+
+    async def _abandon(self, error: BaseException | None) -> None:
+        """End a turn that was left before its answer. What happened to it counts for more than a failure to say so."""
+        try:
+            await self.end("interrupted" if error is None or _is_stop(error) else "failed")
+        except StoreError as failed:
+            if error is None:
+                raise
+            logger.warning("turn %d of %r stays open: %s", self.number, str(self.session.id), failed)
 
     # --- mail ------------------------------------------------------------------------------
 
@@ -332,35 +290,35 @@ class Turn:
 
         `draft` is what the model was saying when it was interrupted. Raises `TurnInterrupted` when the turn is over.
         """
-        entries = await self.session.store.inbox(self.session.id)
-        mine = [entry for entry in entries if entry.kind in FOR_THE_TURN]
+        session = self.session
+        mine = [e for e in await session.store.inbox(session.id) if e.kind in FOR_THE_TURN]
         if not mine:
             return
-        known = self.session.view.known
+        live = [record.message for record in session.view.live()]
         records = [
             record
             for entry in mine
-            if entry.id not in known
-            for record in logged(entry, self.number, self._counts)
+            if entry.id not in session.view.known
+            for record in logged(entry, self.number, self._counts, live)
         ]
         if records:
-            await self.session.append(records)
-        lease = self.session.lease
-        await self.session.store.take(
-            self.session.id, [entry.id for entry in mine], fence=lease.fence if lease is not None else None
-        )
-        ended = next((entry for entry in mine if entry.kind in ("interrupt", "stop")), None)
-        if ended is not None:
-            await self.end("stopped" if ended.kind == "stop" else "interrupted", draft=draft)
-            raise TurnInterrupted(
-                f"turn {self.number} of {str(self.session.id)!r} was ended by "
-                + ("a stop" if ended.kind == "stop" else "another message")
-            )
+            await session.append(records)
+        ending = next((entry for entry in mine if ends(entry, session)), None)
+        fence = session.lease.fence if session.lease is not None else None
+        await session.store.take(session.id, [entry.id for entry in mine], fence=fence)
+        if ending is not None:
+            await self.interrupted(ending.kind, draft=draft)
+
+    async def interrupted(self, kind: str, *, draft: str = "") -> None:
+        """End the turn since somebody wanted it so. Raises `TurnInterrupted`."""
+        await self.end(ENDED_BY.get(kind, kind), draft=draft)
+        by = "a stop" if kind == "stop" else "another message"
+        raise TurnInterrupted(f"turn {self.number} of {str(self.session.id)!r} was ended by {by}")
 
     # --- records ---------------------------------------------------------------------------
 
-    def _message(self, message: Message, turn: int, **extra: Any) -> NewRecord:
-        return new_message(message, turn=turn, tokens=self._counts(message), **_given(extra))
+    def _message(self, message: Message) -> NewRecord:
+        return new_message(message, turn=self.number, tokens=self._counts(message))
 
     def _starts(self, messages: Sequence[Message], first: int, chosen: Sequence[ToolCall]) -> list[NewRecord]:
         return [
@@ -377,15 +335,6 @@ class Turn:
         return NewRecord(
             kind="turn_ended", data={"reason": reason, "usage": usage_json(self.usage)}, turn=self.number
         )
-
-
-def _results(record: NewRecord) -> list[ToolResult]:
-    message = record._cache.get("message")
-    return [part for part in message.parts if isinstance(part, ToolResult)] if message is not None else []
-
-
-def _given(extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in extra.items() if value}
 
 
 def _is_stop(error: BaseException | None) -> bool:

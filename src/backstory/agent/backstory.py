@@ -6,42 +6,37 @@ first served, in this process and across processes), and what becomes of a messa
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Self
 
-from backstory.agent.active import Opening, Turn
+from backstory.agent.active import Turn
+from backstory.agent.admission import POLICIES as POLICIES
+from backstory.agent.admission import Admission, check_policy
+from backstory.agent.admission import Policy as Policy
 from backstory.agent.commands import Commanded, perform
-from backstory.agent.conversation import Conversation, digest_of
+from backstory.agent.conversation import Conversation, digest_of, parts_of
 from backstory.agent.execute import Tools
 from backstory.agent.requests import Shape
+from backstory.agent.restore import Opening
 from backstory.agent.runner import Event, TurnEnded, run
 from backstory.agent.settings import Learned, Settings
 from backstory.agent.sources import default_sources
 from backstory.agent.sources.base import AnyRetriever, AnySource, arrange
 from backstory.agent.toolbox.offloaded import read_result
 from backstory.agent.tools import AnyTool, as_tools
-from backstory.errors import ConfigurationError, LeaseHeld, SessionBusy, StaleLease
-from backstory.messages import Message, Part, Text, from_json, to_json
+from backstory.errors import ConfigurationError
+from backstory.messages import Message, Part
 from backstory.models.base import Model, Usage
-from backstory.sessions.session import Session, Sessions
+from backstory.sessions.session import Sessions
+from backstory.sessions.view import View
 from backstory.stores.base import Store
-from backstory.stores.values import DEFAULT_SCOPE, Entry, NewEntry, SessionId
+from backstory.stores.values import DEFAULT_SCOPE, NewEntry, SessionId
 from backstory.targets import Target
-
-Policy = Literal["queue", "reject", "interrupt", "steer"]
-"""What happens to a message while a turn is under way in its session.
-
-``queue``: it waits its turn. ``reject``: `SessionBusy` at once. ``interrupt``: it ends that turn, then has its own.
-``steer``: it goes into that turn at its next step, and gets that turn's answer.
-"""
-POLICIES: tuple[Policy, ...] = ("queue", "reject", "interrupt", "steer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,15 +56,6 @@ class Reply:
 
     def __str__(self) -> str:
         return self.text
-
-
-@dataclass(slots=True)
-class _Running:
-    """A turn under way in this process: how to interrupt it, and when it is over."""
-
-    turn: Turn
-    interrupted: asyncio.Event
-    over: asyncio.Event
 
 
 class Backstory:
@@ -102,7 +88,7 @@ class Backstory:
         self.sessions = Sessions(store)
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
         self._readers: dict[str, AnyTool] = {}
-        self._running: dict[SessionId, _Running] = {}
+        self._admission = Admission(self.sessions)
         self._process = uuid.uuid4().hex[:12]
 
     # --- a turn in one call ------------------------------------------------------------------
@@ -124,25 +110,20 @@ class Backstory:
         after the answer, it gets that answer. Raises `MessageConflict` for a known id with other content,
         `SessionBusy` by policy, `BudgetExceeded` where the message does not fit, and the errors of model and store.
         """
-        turn: Turn | None = None
-        async for event in self.stream(
-            key, content, tools=tools, message_id=message_id, scope=scope, policy=policy, model=model
-        ):
-            if isinstance(event, TurnEnded):
-                turn = event.turn
-        assert turn is not None
-        return reply_of(turn)
+        return await _replied(
+            self.stream(
+                key, content, tools=tools, message_id=message_id, scope=scope, policy=policy, model=model
+            )
+        )
 
     async def resume(
         self, key: str, *, tools: Tools = (), scope: str = DEFAULT_SCOPE, model: Model | None = None
     ) -> Reply:
         """Go on with the turn that a crash left open, without a new message. `SessionError` where there is none."""
-        turn: Turn | None = None
-        async for event in self._stream(self._conversation(key, scope, tools, model), None, None, "queue"):
-            if isinstance(event, TurnEnded):
-                turn = event.turn
-        assert turn is not None
-        return reply_of(turn)
+        session_id = SessionId(scope=scope, key=key)
+        return await _replied(
+            self._stream(session_id, None, None, "queue", self._given(tools), model or self.model)
+        )
 
     def stream(
         self,
@@ -156,8 +137,8 @@ class Backstory:
         model: Model | None = None,
     ) -> AsyncGenerator[Event, None]:
         """As `say`, as it happens: pieces of text, calls and their results, and at last `TurnEnded`."""
-        conversation = self._conversation(key, scope, tools, model)
-        return self._stream(conversation, content, message_id, policy)
+        session_id = SessionId(scope=scope, key=key)
+        return self._stream(session_id, content, message_id, policy, self._given(tools), model or self.model)
 
     @asynccontextmanager
     async def turn(
@@ -172,11 +153,13 @@ class Backstory:
         target: Target | str | None = None,
     ) -> AsyncIterator[Turn]:
         """A turn to run by yourself, with your own client: see `backstory.agent.active`. `None` resumes."""
-        conversation = self._conversation(key, scope, tools, None, target=target)
-        _check_policy(policy)
-        async with self._held(conversation.session, policy):
+        check_policy(policy)
+        given = self._given(tools)
+        async with self._admission.hold(SessionId(scope=scope, key=key), policy) as session:
+            conversation = Conversation(self, session, given, self.model, target)
             turn = await conversation.open_turn(content, message_id, self._owner())
-            async with self._taken(conversation.session, turn, policy), turn:
+            await self._admission.begin(turn, policy)
+            async with turn, self._admission.under_way(turn):
                 yield turn
 
     def reader(self, scope: str) -> AnyTool:
@@ -193,7 +176,7 @@ class Backstory:
 
     async def stop(self, key: str, *, scope: str = DEFAULT_SCOPE) -> bool:
         """End the turn that is under way, here or in another process. Whether there was one."""
-        return await self._interrupt(SessionId(scope=scope, key=key), "stop")
+        return await self._admission.interrupt(SessionId(scope=scope, key=key), "stop")
 
     async def command(self, key: str, text: str, *, scope: str = DEFAULT_SCOPE) -> Commanded:
         """Do what a slash command says (``/undo 2``). `say` knows no commands: see `backstory.agent.commands`."""
@@ -223,149 +206,88 @@ class Backstory:
 
     # --- how it is done ----------------------------------------------------------------------
 
-    def _conversation(
-        self, key: str, scope: str, tools: Tools, model: Model | None, *, target: Target | str | None = None
-    ) -> Conversation:
-        session, _ = self.sessions.peek(SessionId(scope=scope, key=key))
-        given = {**self._tools, **(as_tools(tools) if not isinstance(tools, Mapping) else tools)}
-        return Conversation(self, session, given, model or self.model, target)
+    def _given(self, tools: Tools) -> dict[str, AnyTool]:
+        return {**self._tools, **(as_tools(tools) if not isinstance(tools, Mapping) else tools)}
 
     def shape(self, key: str, *, scope: str = DEFAULT_SCOPE) -> Shape:
         """For what the requests of a session are made when nothing else is said: model, budget, tools."""
-        return self._conversation(key, scope, (), None).shape()
+        session, _ = self.sessions.peek(SessionId(scope=scope, key=key))
+        return Conversation(self, session, self._tools, self.model).shape()
 
     def _owner(self) -> str:
         return f"{self._process}:{uuid.uuid4().hex[:8]}"
 
     async def _stream(
         self,
-        conversation: Conversation,
+        id: SessionId,
         content: str | Sequence[Part] | None,
         message_id: str | None,
         policy: Policy,
+        tools: Mapping[str, AnyTool],
+        model: Model | None,
     ) -> AsyncGenerator[Event, None]:
-        _check_policy(policy)
-        if conversation.model is None:
+        check_policy(policy)
+        if model is None:
             raise ConfigurationError(
                 "no model: give one to backstory.open, or run the turn yourself with bs.turn"
             )
-        session = conversation.session
-        running = self._running.get(session.id) if policy == "steer" else None
-        if running is not None and content and await self._steer(running, session.id, content, message_id):
-            yield TurnEnded(turn=running.turn)
-            return
-        async with self._held(session, policy):
-            await self._work_off(conversation)
+        if policy == "steer" and content is not None:
+            parts = parts_of(content)
+            said = Message(role="user", parts=parts, id=message_id)
+            steered = await self._admission.steer(id, said, message_id, digest_of(parts))
+            if steered is not None:
+                yield TurnEnded(turn=steered)
+                return
+        async with self._admission.hold(id, policy) as session:
+            conversation = Conversation(self, session, tools, model)
+
+            async def first(before: int | None = None) -> None:
+                if not goes_on(session.view, content, message_id):
+                    await self._serve(Conversation(self, session, tools, model), before)
+
+            await session.refresh()
+            await first()
             turn = await conversation.open_turn(content, message_id, self._owner())
-            async with self._taken(session, turn, policy), turn:
-                async for event in self._run(conversation, turn):
+            await self._admission.begin(turn, policy, first)
+            async with turn, aclosing(self._run(conversation, turn)) as events:
+                async for event in events:
                     yield event
 
     async def _run(self, conversation: Conversation, turn: Turn) -> AsyncGenerator[Event, None]:
-        running = _Running(turn, asyncio.Event(), asyncio.Event())
-        self._running[turn.session.id] = running
-        try:
-            async for event in run(turn, conversation.loop(turn, running.interrupted)):
+        async with self._admission.under_way(turn), aclosing(run(turn, conversation.loop(turn))) as events:
+            async for event in events:
                 yield event
-        finally:
-            del self._running[turn.session.id]
-            running.over.set()
 
-    @asynccontextmanager
-    async def _held(self, session: Session, policy: Policy) -> AsyncIterator[None]:
-        """This process's turn in the session: first come, first served."""
-        if self.sessions.peek(session.id)[1]:
-            if policy == "reject":
-                raise SessionBusy(f"a turn is under way in session {str(session.id)!r}")
-            if policy == "interrupt":
-                await self._interrupt(session.id, "interrupt")
-        async with self.sessions.hold(session.id):
-            yield
+    async def _serve(self, conversation: Conversation, before: int | None) -> None:
+        """Run what waits in the inbox: before a position, or all of it."""
 
-    @asynccontextmanager
-    async def _taken(self, session: Session, turn: Turn, policy: Policy) -> AsyncIterator[None]:
-        """Begin a turn as soon as no other process holds the session; its message waits in the inbox, durable."""
-        posted: Entry | None = None
-        opening = turn.opening
-        while True:
-            try:
-                await turn.begin()
-                break
-            except LeaseHeld as held:
-                if policy == "reject":
-                    raise SessionBusy(
-                        f"a turn is under way in session {str(session.id)!r} ({held.owner})"
-                    ) from held
-                if posted is None and opening.message is not None:
-                    posted = await self._post(session.id, turn)
-                    if policy == "interrupt":
-                        await self._interrupt(session.id, "interrupt")
-                await self.store.wait(session.id, free=True, within=max(0.05, held.expires_in + 0.05))
-        if posted is not None and not turn.answered_before:
-            lease = session.lease
-            await self.store.take(session.id, [posted.id], fence=lease.fence if lease else None)
-        yield
-
-    async def _post(self, id: SessionId, turn: Turn) -> Entry:
-        opening = turn.opening
-        assert opening.message is not None
-        message_id = opening.message_id or uuid.uuid4().hex
-        data = {"message": to_json(opening.message), "digest": opening.digest}
-        posted = await self.store.post(id, NewEntry(kind="message", data=data, id=message_id))
-        turn.opening = Opening(message=opening.message, message_id=posted.entry.id, digest=opening.digest)
-        return posted.entry
-
-    async def _work_off(self, conversation: Conversation) -> None:
-        """Messages that wait in the inbox came first, whoever posted them: each gets its turn before ours."""
-        session = conversation.session
-        for entry in await self.store.inbox(session.id):
-            if entry.kind != "message":
-                continue
-            opening = Opening(
-                message=from_json(entry.data["message"]),
-                message_id=entry.id,
-                digest=str(entry.data["digest"]),
-            )
+        async def begin(opening: Opening) -> Turn:
             turn = conversation.turn_for(opening, self._owner())
-            try:
-                async with turn:
-                    if not turn.done:
-                        async for _ in self._run(conversation, turn):
-                            pass
-            except LeaseHeld:
-                return  # whoever holds the session works them off
-            with contextlib.suppress(StaleLease, LeaseHeld):
-                await self.store.take(session.id, [entry.id])
+            await turn.begin()
+            return turn
 
-    async def _interrupt(self, id: SessionId, kind: str) -> bool:
-        running = self._running.get(id)
-        if running is None and await self.store.lease(id) is None:
-            return False
-        await self.store.post(id, NewEntry(kind=kind))
-        if running is not None:
-            running.interrupted.set()
-        return True
+        async def work(turn: Turn) -> None:
+            async with aclosing(self._run(conversation, turn)) as events:
+                async for _ in events:
+                    pass
 
-    async def _steer(
-        self, running: _Running, id: SessionId, content: str | Sequence[Part], message_id: str | None
-    ) -> bool:
-        """Put a message into the turn that is under way; whether it was taken in before that turn ended."""
-        text = (
-            content if isinstance(content, str) else "\n".join(p.text for p in content if isinstance(p, Text))
-        )
-        entry_id = message_id or uuid.uuid4().hex
-        said = digest_of((Text(text=text),))
-        await self.store.post(id, NewEntry(kind="steer", data={"text": text, "digest": said}, id=entry_id))
-        await running.over.wait()
-        if entry_id in running.turn.session.view.known:
-            return True
-        await self.store.take(id, [entry_id])
+        await self._admission.serve(conversation.session, before, begin, work)
+
+
+async def _replied(events: AsyncGenerator[Event, None]) -> Reply:
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, TurnEnded):
+                return reply_of(event.turn)
+    raise AssertionError("a stream ends with TurnEnded")
+
+
+def goes_on(view: View, content: Any, message_id: str | None) -> bool:
+    """Whether a message (or none) goes on with the turn that is open, which no other message may end before."""
+    if view.turn is None:
         return False
-
-
-def _check_policy(policy: str) -> None:
-    if policy not in POLICIES:
-        raise ConfigurationError(f"unknown policy {policy!r}; one of {', '.join(POLICIES)}")
+    known = view.known.get(message_id) if message_id is not None else None
+    return content is None or (known is not None and known.turn == view.turn.number)
 
 
 def reply_of(turn: Turn) -> Reply:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from backstory.agent.active import Opening, Turn
+from backstory.agent.active import Turn
 from backstory.agent.requests import Request, Shape, build_request, frozen_epoch, pending_notes
+from backstory.agent.restore import Opening
 from backstory.agent.runner import Loop
 from backstory.agent.settings import Learned, Settings, shape_of
 from backstory.agent.sources.base import AnyRetriever, SectionSource, SourceContext, gather, retrieve
 from backstory.agent.sources.runtime import runtime_facts
 from backstory.agent.tool_context import ToolContext
 from backstory.agent.tools import AnyTool
+from backstory.context import prefix
 from backstory.context.builder import compose, is_sticky
 from backstory.context.prefix import canonical
 from backstory.context.sections import Passage, Section
 from backstory.errors import InvalidInput
 from backstory.legality.arguments import clean_text
 from backstory.messages import Message, Part, Text, to_json
-from backstory.models.base import Model
+from backstory.models.base import Model, Usage
 from backstory.sessions.session import Session
 from backstory.targets import Target
+from backstory.tokens import counter_for
 from backstory.tokens.messages import count_message
 
 
@@ -70,8 +72,11 @@ class Conversation:
         if tools:
             reader = means.reader(session.id.scope)
             self.tools.setdefault(reader.name, reader)
+        self._counter = counter_for(model.name if model is not None else None, self.target.format)
+        self._declared = [tool.schema(self.target) for tool in self.tools.values()]
         self._loose: Sequence[Passage] = ()
         self._notes: list[str] = []
+        self._force = ""
 
     # --- the message that begins a turn --------------------------------------------------------
 
@@ -83,8 +88,14 @@ class Conversation:
             return self.turn_for(Opening(message=None, message_id=message_id), owner)
         parts = parts_of(content)
         await self.session.refresh()
-        message = Message(role="user", parts=await self._composed(parts), id=message_id)
-        return self.turn_for(Opening(message=message, message_id=message_id, digest=digest_of(parts)), owner)
+        composed, told = await self._composed(parts)
+        opening = Opening(
+            message=Message(role="user", parts=composed, id=message_id),
+            message_id=message_id,
+            digest=digest_of(parts),
+            told=tuple(told.items()),
+        )
+        return self.turn_for(opening, owner)
 
     def turn_for(self, opening: Opening, owner: str) -> Turn:
         return Turn(
@@ -95,10 +106,14 @@ class Conversation:
             counts=self.counts,
             target=self.target,
             ttl=self.means.settings.lease_ttl,
+            learn=self._learn,
         )
 
-    async def _composed(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """The user's parts, with what was looked up for them and what holds at this moment after them."""
+    async def _composed(self, parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], dict[str, str]]:
+        """The user's parts, with what was looked up for them and what holds at this moment after them.
+
+        And what that tells of changes that wait for the next epoch: each is told once.
+        """
         sections = await self.sections()
         passages: Sequence[Passage] = ()
         if self.means.retrievers:
@@ -109,8 +124,12 @@ class Conversation:
         sticky = is_sticky(passages, shape.budget.tokens, shape.counter)
         self._loose = () if sticky else passages
         facts: dict[str, str] = {}
+        told: dict[str, str] = {}
         if self.means.runtime is not False:
             notes = pending_notes(await frozen_epoch(self.session), sections)
+            told = {name: prefix.digest(text) for name, text in notes.items()}
+            already = self.session.view.told
+            notes = {name: text for name, text in notes.items() if already.get(name) != told[name]}
             given = self.means.runtime if isinstance(self.means.runtime, Mapping) else {}
             facts = runtime_facts(
                 session=self.session.id.key,
@@ -119,12 +138,12 @@ class Conversation:
                 notes=self._notes,
                 more=given,
             )
-        return compose(parts, passages=passages if sticky else (), runtime=facts)
+        return compose(parts, passages=passages if sticky else (), runtime=facts), told
 
     # --- requests ------------------------------------------------------------------------------
 
     def shape(self) -> Shape:
-        return shape_of(self.means.settings, self.model, self.target, self.tools, self.means.learned)
+        return shape_of(self.means.settings, self.model, self.target, self._declared, self.means.learned)
 
     def context(self) -> SourceContext:
         view = self.session.view
@@ -144,21 +163,28 @@ class Conversation:
         self._notes = list(gathered.notes)
         return list(gathered.sections)
 
-    async def request(self, turn: Turn, *, force: str = "") -> Request:
+    async def request(self, turn: Turn) -> Request:
         """The next request of a turn."""
+        force, self._force = self._force, ""
+        sections = await self.sections()
         return await build_request(
-            self.session, self.shape(), await self.sections(), passages=self._loose, force=force
+            self.session, self.shape(), sections, passages=self._loose, force=force, low=bool(force)
         )
 
     def counts(self, message: Message) -> Mapping[str, int]:
         """Token counts of a message, to be stored with it, so that nobody counts it again."""
-        counter = self.shape().counter
-        count_message(message, counter, self.target.format)
+        count_message(message, self._counter, self.target.format)
         return dict(message._counts)
+
+    def _learn(self, request: Request, usage: Usage) -> None:
+        """Estimates are corrected by what the provider billed."""
+        if self.model is not None and not request.ledger.exact:
+            estimated = round(request.ledger.total / request.state["factor"])
+            self.means.learned.observe(self.model.name, estimated, usage.input)
 
     # --- running -------------------------------------------------------------------------------
 
-    def loop(self, turn: Turn, interrupted: asyncio.Event) -> Loop:
+    def loop(self, turn: Turn) -> Loop:
         if self.model is None:
             raise InvalidInput("a conversation without a model runs no loop")
         return Loop(
@@ -173,7 +199,6 @@ class Conversation:
             ),
             guard=self.means.settings.guard,
             shorter=self._shorter,
-            interrupted=interrupted,
             time_limit=self.means.settings.turn_timeout,
         )
 
@@ -182,15 +207,20 @@ class Conversation:
         return await self.session.store.put_blob(self.session.id.scope, raw)
 
     def _shorter(self, limit: int | None) -> None:
-        """The provider says that the request was too long: remember its window, or take a quarter less than we did."""
+        """The provider says that the request was too long: remember its window, or take a quarter less than we did.
+
+        The next request begins a new epoch at the low mark.
+        """
+        self._force = "the provider said that the request was too long"
         if self.model is None:
             return
-        name = self.model.name
-        known = self.means.learned.windows.get(name) or self.shape().budget.tokens
-        if limit is None and known is not None:
-            limit = known * 3 // 4
+        windows, name = self.means.learned.windows, self.model.name
+        if limit is None:
+            budget = self.shape().budget
+            known = windows.get(name) or ((budget.tokens or 0) + budget.reserve)
+            limit = known * 3 // 4 or None
         if limit is not None:
-            self.means.learned.windows[name] = limit
+            windows[name] = min(limit, windows.get(name, limit))
 
 
 def parts_of(content: Any) -> tuple[Part, ...]:

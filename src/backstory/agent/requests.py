@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,14 @@ from typing import Any
 from backstory.context import prefix
 from backstory.context.budget import LOW_MARK, Budget
 from backstory.context.builder import Built, build
-from backstory.context.fit import Fitted, assemble
+from backstory.context.fit import Fitted
+from backstory.context.fitting import Fitting
 from backstory.context.ledger import Ledger
+from backstory.context.request import Request as Written
 from backstory.context.sections import Passage, Section, in_order
-from backstory.errors import StoreDamaged
+from backstory.context.state import State
+from backstory.context.window import Limits
+from backstory.errors import BudgetExceeded, StoreDamaged
 from backstory.messages import system as system_message
 from backstory.records import NewRecord, Record
 from backstory.sessions.session import Session
@@ -29,8 +34,13 @@ from backstory.targets import Target
 from backstory.tokens import Counter
 from backstory.tokens.messages import count_message
 
-AT_ONCE = ("identity", "agents", "soul", "user", "tool_contract", "pinned_skills", "summary")
-"""Sections whose change opens a new epoch at once: instructions bind from the moment they are edited."""
+logger = logging.getLogger("backstory.agent")
+
+WAIT = ("memory", "skills", "entries")
+"""Sections whose change waits for the next epoch, and is told as a note until then.
+
+All others are instructions, or an application's own: they bind from the moment they are edited.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,21 +92,22 @@ async def build_request(
     *,
     passages: Sequence[Passage] = (),
     force: str = "",
-    budget: Budget | None = None,
+    low: bool = False,
 ) -> Request:
-    """The next request of a session. `force` opens a new epoch for that reason, cut to the low mark.
+    """The next request of a session. `force` opens a new epoch for that reason, `low` cuts to the low mark if it can.
 
-    Raises what `backstory.fit` raises, and the store's errors. Nothing is written here.
+    Raises what `backstory.fit` raises, and the store's errors. Nothing is written here but the blob of an epoch.
     """
-    given = budget or shape.budget
     ordered = in_order(sections)
     frozen = await frozen_epoch(session)
-    await session.load(given.tokens, _count(shape))
-    state = await _state(session, shape, frozen)
-    reason = force or changed_at_once(frozen, ordered, shape)
+    await session.load(shape.budget.tokens, _count(shape))
+    state, lost = _state(session, shape, frozen)
+    reason = force or changed_at_once(frozen, ordered, shape) or lost
     source = ViewSource(session.view)
 
-    def make(used: Sequence[Section], budget: Budget, state: Mapping[str, Any] | None) -> Built:
+    def make(
+        used: Sequence[Section], state: Mapping[str, Any] | None, budget: Budget = shape.budget
+    ) -> Built:
         return build(
             source,
             used,
@@ -112,16 +123,22 @@ async def build_request(
             low_mark=shape.low_mark,
         )
 
-    low = dataclasses.replace(given, tokens=given.low) if force and given.tokens else given
+    def fresh() -> Built:
+        if low and shape.budget.low is not None:
+            try:
+                return make(ordered, None, dataclasses.replace(shape.budget, tokens=shape.budget.low))
+            except BudgetExceeded:  # the newest message alone is larger than the low mark
+                return make(ordered, None)
+        return make(ordered, _anew(state))
+
     if frozen is None or reason:
-        built = make(ordered, low, _anew(state))
-        opened = ""
+        built = fresh()
     else:
-        built = make(_as_frozen(frozen), low, _with_stand_ins(state, session.view))
-        opened = _opened(built.fitted, state)
-        if opened:  # the prefix changes in any case: the cheapest moment for all that waited
-            built = make(ordered, low, _anew(state))
-    why = reason or opened or ("first request" if frozen is None else "")
+        built = make(_as_frozen(frozen), state)
+        reason = _opened(built.fitted, state)
+        if reason:  # the prefix changes in any case: the cheapest moment for all that waited
+            built = fresh()
+    why = reason or ("first request" if frozen is None else "")
     if why or frozen is None:
         frozen = _freeze(built, ordered, shape, (frozen.number if frozen else 0) + 1)
     return await _request(session, shape, built, frozen, why)
@@ -134,8 +151,7 @@ def changed_at_once(frozen: Frozen | None, sections: Sequence[Section], shape: S
     fresh = {section.name: prefix.digest(section.rendered) for section in sections}
     names = [*fresh, *(name for name in frozen.sections if name not in fresh)]
     for name in names:
-        waits = name in ("memory", "skills", "entries")
-        if not waits and fresh.get(name) != frozen.sections.get(name):
+        if name not in WAIT and fresh.get(name) != frozen.sections.get(name):
             return f"{name} changed" if name in fresh and name in frozen.sections else f"{name} came or went"
     if sorted(map(prefix.digest, shape.tools)) != sorted(map(prefix.digest, frozen.tools)):
         return "the tools changed"
@@ -152,8 +168,8 @@ def pending_notes(frozen: Frozen | None, sections: Sequence[Section]) -> dict[st
         return {}
     notes: dict[str, str] = {}
     for section in sections:
-        before = frozen.texts.get(section.name)
-        if before is not None and before != section.text:
+        before = frozen.texts.get(section.name, "")
+        if section.name in WAIT and before != section.text:
             old = set(before.splitlines())
             new = [line for line in section.text.splitlines() if line.strip() and line not in old]
             notes[section.name] = "\n".join(new) or "(lines were removed)"
@@ -164,7 +180,10 @@ def pending_notes(frozen: Frozen | None, sections: Sequence[Section]) -> dict[st
 
 
 async def frozen_epoch(session: Session) -> Frozen | None:
-    """What the newest epoch of the log froze; read from its blobs where this process did not freeze it itself."""
+    """What the newest epoch of the log froze; read from its blob where this process did not freeze it itself.
+
+    Where that is missing nothing agrees with it, so that the next request opens a new epoch.
+    """
     data = session.view.epoch
     if not data:
         return None
@@ -175,7 +194,19 @@ async def frozen_epoch(session: Session) -> Frozen | None:
         and session.frozen_seq == session.view.epoch_seq
     ):
         return held
-    frozen = await read_frozen(session, data)
+    try:
+        frozen = await read_frozen(session, data)
+    except StoreDamaged as error:
+        logger.warning("session %r: what its epoch froze cannot be read: %s", str(session.id), error)
+        return Frozen(
+            number=data["number"],
+            system="",
+            sections={"epoch": "damaged"},
+            texts={},
+            tools=[],
+            model=data["model"],
+            settings={},
+        )
     session.frozen, session.frozen_seq = frozen, session.view.epoch_seq
     return frozen
 
@@ -203,7 +234,7 @@ def _freeze(built: Built, sections: Sequence[Section], shape: Shape, number: int
         number=number,
         system=built.system,
         sections={section.name: prefix.digest(section.rendered) for section in sections},
-        texts={s.name: s.text for s in sections if s.name not in AT_ONCE},
+        texts={section.name: section.text for section in sections if section.name in WAIT},
         tools=list(shape.tools),
         model=shape.model,
         settings=dict(shape.settings),
@@ -225,59 +256,46 @@ def _anew(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {**state, "sent": []} if state is not None else None
 
 
-def _with_stand_ins(state: Mapping[str, Any] | None, view: View) -> Mapping[str, Any] | None:
-    """The state with the calls whose logged stand-in the model has seen: a result that came since is told as a note."""
-    records = view.live()
-    if state is None or not any(record.data.get("late") for record in records):
-        return state
-    messages = [record.message for record in records]
-    sent = {tuple(place) for place in state["sent"]}
-    for index, message in enumerate(messages):
-        for part in message.results:
-            if part.synthetic and records[index].seq < state["length"]:
-                sent |= _asked(records, index, part.call_id)
-    return {**state, "sent": sorted(map(list, sent))}
-
-
-def _asked(records: Sequence[Record], before: int, call_id: str) -> set[tuple[int, int]]:
-    """The place (position, number) of the newest call of this id before a record."""
-    for record in reversed(records[:before]):
-        for number, call in enumerate(record.message.calls):
-            if call.id == call_id:
-                return {(record.seq, number)}
-    return set()
-
-
 # --- the state -------------------------------------------------------------------------------
 
 _LARGE = ("items", "tokens")
 """Digests of what was sent: they can be computed again, and would make each request's record as long as its window."""
 
 
-async def _state(session: Session, shape: Shape, frozen: Frozen | None) -> dict[str, Any] | None:
-    """The state of the last request: as this process left it, or rebuilt from the log and proven by its hash."""
-    if session.state is not None or frozen is None:
-        return session.state
+def _state(session: Session, shape: Shape, frozen: Frozen | None) -> tuple[dict[str, Any] | None, str]:
+    """The state of the last request, as this process left it, or made again from the log and proven by its hash.
+
+    `None` where what is replayed is no longer what was sent; then the reason in words, where there was a request.
+    """
     last = session.view.request
+    if frozen is None:
+        return None, ""
     if not last:
+        return None, "what was sent before was undone, or left behind"
+    if session.state is None:
+        session.state = _made_again(session.view, shape, frozen, last)
+    return session.state, "" if session.state is not None else "what was sent before cannot be made again"
+
+
+def _made_again(view: View, shape: Shape, frozen: Frozen, last: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the last request sent, item by item, written again as it was."""
+    before = State.from_json({**last["state"], **{name: [] for name in _LARGE}, "head": 0})
+    if isinstance(before, str) or before.cut < view.start:
         return None
-    bare = {**last["state"], **{name: [] for name in _LARGE}}
-    rebuilt = assemble(
-        _framed(ViewSource(session.view, stop=last["state"]["length"]), frozen),
-        shape.target,
-        shape.counter,
-        Budget(),
-        tools=frozen.tools,
-        state=bare,
-        ready=False,
-    )
-    session.state = rebuilt.state if prefix.digest(rebuilt.state["items"]) == last["prefix"] else bare
-    return session.state
-
-
-def _framed(source: ViewSource, frozen: Frozen) -> ViewSource:
+    source = ViewSource(view, stop=before.length)
     source.system = [(-1, system_message(frozen.system))] if frozen.system else []
-    return source
+    fitting = Fitting(
+        source, shape.target, shape.counter, Limits(), tools=0, factor=before.factor, low_mark=shape.low_mark
+    )
+    draft = Written(shape.target, shape.counter, Budget(), source).draft(fitting, fitting.resume(before))
+    if prefix.digest(draft.items) != last["prefix"]:
+        return None
+    return {
+        **last["state"],
+        "items": list(draft.items),
+        "tokens": list(draft.tokens),
+        "head": draft.head,
+    }
 
 
 async def _request(session: Session, shape: Shape, built: Built, frozen: Frozen, why: str) -> Request:

@@ -8,18 +8,20 @@ empty answer is asked for once more; a loop is ended by the guard; a failing mod
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from backstory.agent.active import Turn
-from backstory.agent.execute import run_calls
+from backstory.agent.execute import MAX_PARALLEL, run_calls
+from backstory.agent.interrupt import Interrupted
 from backstory.agent.loop_guard import LoopGuard, Verdict
 from backstory.agent.tool_context import ToolContext
 from backstory.agent.tools import AnyTool
-from backstory.errors import ContextTooLong, ModelError, TurnInterrupted
+from backstory.errors import ContextTooLong, ModelError, ModelUnavailable, TurnInterrupted
 from backstory.messages import Text, ToolCall, ToolResult
 from backstory.models.base import Answer, CallDelta, Model, ReasoningDelta, TextDelta
 from backstory.models.base import Event as ModelEvent
@@ -62,7 +64,6 @@ class Loop:
     context: ToolContext
     guard: LoopGuard = field(default_factory=LoopGuard)
     shorter: Callable[[int | None], None] = lambda limit: None
-    interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     time_limit: float | None = None
 
 
@@ -72,20 +73,41 @@ async def run(turn: Turn, loop: Loop) -> AsyncGenerator[Event, None]:
     Raises `ModelError`s after the turn was ended as failed; an interrupt ends the turn and the events, and raises
     nothing: `turn.reason` says so.
     """
-    began = time.monotonic()
-    retried = empty = False
+    if loop.time_limit is not None:
+        turn.interrupt.limit = asyncio.get_running_loop().time() + loop.time_limit
+    streamed = _Streamed(turn)
+    try:
+        async with aclosing(_steps(turn, loop, streamed)) as events:
+            async for event in events:
+                yield event
+    except Interrupted as interrupted:
+        await _interrupted(turn, interrupted.kind, streamed.text)
+    except TurnInterrupted:
+        pass
+    except ModelError:
+        await turn.end("failed", draft=streamed.text)
+        raise
+    yield TurnEnded(turn=turn)
+
+
+async def _interrupted(turn: Turn, kind: str, draft: str) -> None:
+    try:
+        await turn.take_mail(draft=draft)
+        await turn.interrupted(kind, draft=draft)
+    except TurnInterrupted:
+        return
+
+
+async def _steps(turn: Turn, loop: Loop, streamed: _Streamed) -> AsyncGenerator[Event, None]:
+    """One model call after another, each with what it calls, until the turn is done."""
+    retried = False
+    unfinished = 0
     while not turn.done:
-        if loop.time_limit is not None and time.monotonic() - began > loop.time_limit:
-            await turn.end("limit")
-            break
-        try:
-            request = await turn.request()
-        except TurnInterrupted:
-            break
+        request = await turn.request()
         answer: Answer | None = None
-        streamed = _Streamed(turn)
+        streamed.text = ""
         try:
-            async with aclosing(_until(loop.interrupted, loop.model.stream(request.body))) as events:
+            async with aclosing(_answering(turn, loop.model, request.body)) as events:
                 async for event in events:
                     if isinstance(event, Answer):
                         answer = event
@@ -95,66 +117,90 @@ async def run(turn: Turn, loop: Loop) -> AsyncGenerator[Event, None]:
                         yield event
         except ContextTooLong as error:
             if retried:
-                await turn.end("failed")
                 raise
             retried = True
             loop.shorter(error.limit)
             continue
-        except ModelError:
-            await turn.end("failed", draft=streamed.text)
-            raise
-        if answer is None:  # interrupted while the model was speaking
-            try:
-                await turn.take_mail(draft=streamed.text)
-            except TurnInterrupted:
-                break
-            await turn.end("interrupted", draft=streamed.text)
-            break
-        if answer.finish == "empty" and not empty:
-            empty = True
+        if answer is None:
+            raise ModelUnavailable("the model's stream ended without an answer")
+        streamed.text = ""
+        if answer.finish == "empty" and not unfinished:
+            unfinished += 1
+            turn.spent(answer.usage)
             continue
-        async for called in _act(turn, loop, answer):
-            yield called
-    yield TurnEnded(turn=turn)
+        if answer.finish == "pause" and not answer.calls:
+            unfinished += 1
+        async with aclosing(_act(turn, loop, answer)) as called:
+            async for happened in called:
+                yield happened
+        if unfinished > loop.guard.max_iterations:
+            await turn.end("limit")
+
+
+async def _answering(turn: Turn, model: Model, body: dict[str, Any]) -> AsyncGenerator[ModelEvent, None]:
+    """The events of a model call, until it ends or somebody interrupts."""
+    events = model.stream(body)
+    try:
+        while (event := await turn.interrupt.next_of(events)) is not None:
+            yield event
+    finally:
+        close = getattr(events, "aclose", None)  # an iterator need not be a generator
+        if close is not None:
+            await close()
 
 
 async def _act(turn: Turn, loop: Loop, answer: Answer) -> AsyncGenerator[Event, None]:
     """Record an answer, and run what it calls."""
     verdict = loop.guard.judge([*turn.steps, answer.calls]) if answer.calls else Verdict()
     runnable = [call for place, call in enumerate(answer.calls) if place not in verdict.refused]
-    first = _beginning(runnable, loop.tools)
-    await turn.record(answer, started=first)
+    begun = _beginning(runnable, loop.tools)
+    await turn.record(answer, started=begun)
     for place, text in verdict.refused.items():
         call = answer.calls[place]
-        result = ToolResult(
+        refused = ToolResult(
             call_id=call.id, name=call.name, content=(Text(text=text),), is_error=True, kind=call.kind
         )
-        await turn.result(call, result)
-        yield ToolFinished(call=call, result=result)
+        await turn.result(call, refused)
+        yield ToolFinished(call=call, result=refused)
     if verdict.stop is not None:
         await turn.end("limit")
         return
-    for call in first:
+    for call in begun:
         yield ToolStarted(call=call)
-    waiting = [call for call in runnable if call not in first]
-    async with aclosing(run_calls(runnable, loop.tools, loop.context, started=turn.start)) as results:
-        async for call, result in results:
-            following = _beginning(waiting, loop.tools) if _alone(call, loop.tools) else []
-            waiting = [other for other in waiting if other not in following and other != call]
+    told = list(begun)
+    running = list(begun)
+    waiting = [call for call in runnable if call not in begun]
+
+    async def starting(call: ToolCall) -> None:
+        await turn.start(call)
+        if call not in begun:
+            begun.append(call)
+            running.append(call)
+
+    calls = run_calls(runnable, loop.tools, loop.context, started=starting, max_parallel=MAX_PARALLEL)
+    async with aclosing(calls) as results:
+        while (done := await turn.interrupt.next_of(results)) is not None:
+            call, result = done
+            running = [other for other in running if other != call]
+            waiting = [other for other in waiting if other not in begun and other != call]
+            following = _beginning(waiting, loop.tools) if not running else []
             await turn.result(call, result, next_started=following)
             yield ToolFinished(call=call, result=result)
-            for other in following:
-                yield ToolStarted(call=other)
+            begun += following
+            running += following
+            for other in begun:
+                if other not in told:
+                    told.append(other)
+                    yield ToolStarted(call=other)
 
 
-def _beginning(calls: list[ToolCall], tools: Mapping[str, AnyTool]) -> list[ToolCall]:
-    """The next call that will begin: recorded with what is written anyway. Parallel ones say so themselves."""
+def _beginning(calls: Sequence[ToolCall], tools: Mapping[str, AnyTool]) -> list[ToolCall]:
+    """The calls that will begin next, side by side: recorded with what is written anyway."""
     known = [call for call in calls if call.name in tools]
-    return known[:1] if known and not tools[known[0].name].parallel else []
-
-
-def _alone(call: ToolCall, tools: Mapping[str, AnyTool]) -> bool:
-    return call.name in tools and not tools[call.name].parallel
+    if not known or not tools[known[0].name].parallel:
+        return known[:1]
+    together = itertools.takewhile(lambda call: tools[call.name].parallel, known)
+    return list(itertools.islice(together, MAX_PARALLEL))
 
 
 class _Streamed:
@@ -171,31 +217,3 @@ class _Streamed:
         if now - self._kept >= DRAFT_EVERY:
             self._kept = now
             await self._turn.draft(self.text)
-
-
-async def _until(
-    interrupted: asyncio.Event, events: AsyncIterator[ModelEvent]
-) -> AsyncGenerator[ModelEvent, None]:
-    """The events of a stream, until it ends or somebody interrupts."""
-    stop = asyncio.ensure_future(interrupted.wait())
-    try:
-        while True:
-            following = asyncio.ensure_future(_following(events))
-            await asyncio.wait((stop, following), return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
-                return
-            event = following.result()
-            if event is None:
-                return
-            yield event
-    finally:
-        stop.cancel()
-        close = getattr(events, "aclose", None)  # an iterator need not be a generator
-        if close is not None:
-            await close()
-
-
-async def _following(events: AsyncIterator[ModelEvent]) -> ModelEvent | None:
-    return await anext(events, None)

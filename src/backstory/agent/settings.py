@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from backstory.agent.loop_guard import LoopGuard
 from backstory.agent.requests import Shape
-from backstory.agent.tools import AnyTool
 from backstory.context.budget import Budget
 from backstory.errors import ConfigurationError
 from backstory.models.base import Model
@@ -72,11 +71,10 @@ def shape_of(
     settings: Settings,
     model: Model | None,
     target: Target,
-    tools: Mapping[str, AnyTool],
+    tools: Sequence[Any],
     learned: Learned,
-    declared: Sequence[Any] = (),
 ) -> Shape:
-    """For what the requests of a turn are made. `declared` are tools given as plain declarations.
+    """For what the requests of a turn are made; `tools` as they are declared to the target.
 
     Raises `ConfigurationError` for settings that contradict each other.
     """
@@ -88,7 +86,7 @@ def shape_of(
         budget=_budget(settings, model, target, learned, counter.margin),
         model=name,
         settings=dict(model.settings) if model is not None else {},
-        tools=[*(tool.schema(target) for tool in tools.values()), *declared],
+        tools=tools,
         max_turns=settings.max_turns,
         max_messages=settings.max_messages,
         factor=1.0 if counter.exact else learned.factor(name),
@@ -98,14 +96,17 @@ def shape_of(
 def _budget(
     settings: Settings, model: Model | None, target: Target, learned: Learned, margin: float
 ) -> Budget:
+    name = model.name if model is not None else ""
     if settings.budget is not None:
-        given = Budget.of(budget=settings.budget, preset=settings.preset)
         if settings.window is not None or settings.reserve is not None:
             raise ConfigurationError(
                 "give budget (all input) or window (with reserve for the output), not both"
             )
-        return given
-    name = model.name if model is not None else ""
+        tokens = settings.budget
+        if name in learned.windows:
+            real = Budget.of(window=learned.windows[name], margin=margin).tokens
+            tokens = min(tokens, real or tokens)
+        return Budget.of(budget=tokens, preset=settings.preset)
     window = settings.window or (model.window if model is not None else None) or target.window
     if name in learned.windows:
         window = min(window or learned.windows[name], learned.windows[name])

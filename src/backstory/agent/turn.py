@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from backstory.context.budget import HARD_MARK
 from backstory.sessions.recovery import open_calls
 from backstory.sessions.view import View
 
@@ -38,20 +39,25 @@ NEXT: dict[State, tuple[State, ...]] = {
     State.BUILD: (State.RUN, State.SAVE),
     State.RUN: (State.BUILD, State.RUN, State.SAVE),
     State.SAVE: (State.RESPOND,),
-    State.RESPOND: (State.DONE,),
+    State.RESPOND: (State.DONE, State.RESTORE),
     State.DONE: (State.RESTORE,),
 }
-"""What may follow a state. A crash at any of them leads to RESTORE."""
+"""What may follow a state. A crash at any of them leads to RESTORE; so does the end of a turn that a crash left open,
+for the turn of another message, to which it gives way."""
 
 Last = Literal["none", "user", "results", "calls", "answer"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What a state is derived from: whether a turn is open and we hold it, and what its newest message is."""
+    """What a state is derived from: whether a turn is open and we hold it, and what its newest message is.
+
+    `full`: the last request filled its budget up to the hard mark, and there was no cut since.
+    """
 
     open: bool
     held: bool
+    full: bool = False
     command: bool = False
     last: Last = "none"
 
@@ -61,6 +67,7 @@ TABLE: tuple[tuple[Facts, State], ...] = (
     (Facts(open=False, held=True), State.RESPOND),
     (Facts(open=False, held=True, command=True), State.COMMAND),
     (Facts(open=True, held=True, last="user"), State.BUILD),
+    (Facts(open=True, held=True, last="user", full=True), State.COMPACT),
     (Facts(open=True, held=True, last="results"), State.BUILD),
     (Facts(open=True, held=True, last="calls"), State.RUN),
     (Facts(open=True, held=True, last="answer"), State.SAVE),
@@ -70,8 +77,6 @@ TABLE: tuple[tuple[Facts, State], ...] = (
 
 def state_of(facts: Facts) -> State:
     """The state that the facts mean."""
-    if facts.open and not facts.held:
-        return State.RESTORE
     for row, state in TABLE:
         if row == facts:
             return state
@@ -81,7 +86,7 @@ def state_of(facts: Facts) -> State:
 def facts_of(view: View, *, held: bool, command: bool = False) -> Facts:
     """What the log says. The messages of the open turn must be loaded."""
     if view.turn is None:
-        return Facts(open=False, held=held, command=command)
+        return Facts(open=False, held=held, command=command and held)
     messages = view.of_turn(view.turn.number)
     last: Last = "none"
     if messages:
@@ -92,4 +97,13 @@ def facts_of(view: View, *, held: bool, command: bool = False) -> Facts:
             last = "calls" if messages[-1].message.calls else "answer"
         else:
             last = "user"
-    return Facts(open=True, held=held, last=last)
+    return Facts(open=True, held=held, last=last, full=last == "user" and is_full(view))
+
+
+def is_full(view: View) -> bool:
+    """Whether the last request, made in an earlier turn, filled its budget up to the hard mark."""
+    ledger = view.request.get("ledger") or {}
+    budget = ledger.get("budget")
+    if not budget or view.turn is None or view.request_seq > view.turn.seq or view.cut.seq > view.request_seq:
+        return False
+    return int(ledger.get("total", 0)) >= HARD_MARK * int(budget)

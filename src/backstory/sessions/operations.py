@@ -1,113 +1,179 @@
-"""What is done to a session between turns: undo, redo, begin anew, fork, move, delete. Each is a few records.
+"""What is done to a session between turns: undo, redo, begin anew, edit, fork, move, delete. Each is a few records.
 
 Nothing here rewrites what happened: an undo hides a span of the view and can be undone; a fork copies what is live
-under its own places and refers to the rest. Effects that tools had in the world remain, and the undo says which ran.
+under its own places and refers to the rest (`sessions.forks`). Effects that tools had in the world remain, and the undo
+says which ran. Whoever calls this holds the session (`Sessions.hold`).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backstory.errors import SessionBusy, SessionError, SessionExists, SessionNotFound
+from backstory.errors import (
+    HeadMoved,
+    InvalidInput,
+    SessionBusy,
+    SessionError,
+    SessionExists,
+    SessionNotFound,
+)
+from backstory.messages import Message
 from backstory.records import NewRecord, Record
+from backstory.sessions import forks
+from backstory.sessions.forks import pages as pages
 from backstory.sessions.session import Session
-from backstory.sessions.view import Span
+from backstory.sessions.view import Span, View
 from backstory.stores.base import Store
 from backstory.stores.values import LeaseRequest, SessionId
-
-PAGE = 512
-"""Records that are copied or listed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Undone:
-    """What an undo hid: the turns, the user's words that began the first of them, and the tools that had run."""
+    """What an undo hid: the turns, the user's message that began the first of them, and the tools that had run."""
 
     turns: tuple[int, ...]
     text: str
     tools: tuple[str, ...] = ()
+    message: Message | None = None
 
 
 async def undo(session: Session, turns: int = 1) -> Undone:
     """Hide the newest turns. Raises `SessionError` where there are not so many, `SessionBusy` while one is open."""
     await session.refresh()
-    view = session.view
-    if view.turn is not None:
-        raise SessionBusy(
-            f"turn {view.turn.number} is open in session {str(session.id)!r}; resume or end it first"
-        )
-    shown = [number for number, span in view.spans.items() if not view.is_hidden(span.first)]
+    view = _at_rest(session)
+    shown = shown_turns(view)
     if turns < 1 or len(shown) < turns:
         raise SessionError(
             f"session {str(session.id)!r} has {len(shown)} turns that can be undone, not {turns}"
         )
-    chosen = shown[-turns:]
+    return await _hide(session, shown[-turns:])
+
+
+async def edit(session: Session, turn: int) -> Undone:
+    """Hide a turn and all that came after it, so that its message can be said anew, in other words.
+
+    What was said before stays in the log; `redo` brings it back as long as nothing else was said. Raises `SessionError`
+    where there is no such turn, or it is hidden already, `SessionBusy` while one is open.
+    """
+    await session.refresh()
+    shown = shown_turns(_at_rest(session))
+    if turn not in shown:
+        raise SessionError(f"session {str(session.id)!r} has no turn {turn} that could be edited")
+    return await _hide(session, shown[shown.index(turn) :])
+
+
+def shown_turns(view: View) -> list[int]:
+    """The turns that can be undone: not hidden, and begun after the user last began anew."""
+    since = max((cut.start for cut in view.cuts if cut.anew), default=0)
+    return [n for n, span in view.spans.items() if span.last >= since and not view.is_hidden(span.first)]
+
+
+async def _hide(session: Session, chosen: Sequence[int]) -> Undone:
+    view = session.view
     spans = [view.spans[number] for number in chosen]
     records = await session.store.read(session.id, after=spans[0].first - 1, before=spans[-1].last + 1)
-    messages = [record for record in records if record.kind == "message"]
-    tools = tuple(call.name for record in messages for call in record.message.calls)
-    text = next((record.message.text for record in messages if record.message.role == "user"), "")
-    data: dict[str, Any] = {"first": spans[0].first, "last": spans[-1].last, "of": "turn", "turns": chosen}
+    messages = [r for r in records if r.kind == "message" and r.turn in chosen and not view.is_hidden(r.seq)]
+    tools = tuple(dict.fromkeys(call.name for record in messages for call in record.message.calls))
+    said = next((record.message for record in messages if record.message.role == "user"), None)
+    data: dict[str, Any] = {
+        "of": "turn",
+        "turns": list(chosen),
+        "spans": [[span.first, span.last] for span in spans],
+    }
     if tools:
-        data["effects"] = list(dict.fromkeys(tools))
+        data["effects"] = list(tools)
     await write(session, [NewRecord(kind="undo", data=data)])
-    return Undone(turns=tuple(chosen), text=text, tools=tuple(dict.fromkeys(tools)))
+    return Undone(turns=tuple(chosen), text=said.text if said is not None else "", tools=tools, message=said)
 
 
 async def redo(session: Session) -> Span:
     """Take back the newest undo of turns. Raises `SessionError` where there is none, or turns came since."""
     await session.refresh()
-    view = session.view
-    undos = [seq for seq, span in view.hidden.items() if span.last > span.first]
+    view = _at_rest(session)
+    undos = [seq for seq, undo in view.hidden.items() if undo.of == "turn"]
     if not undos:
         raise SessionError(f"nothing was undone in session {str(session.id)!r}")
     newest = max(undos)
     if any(span.first > newest for span in view.spans.values()):
         raise SessionError("there were turns since the undo: undo these first")
-    span = view.hidden[newest]
+    if any(cut.anew and cut.seq > newest for cut in view.cuts):
+        raise SessionError("the session was begun anew since the undo")
+    spans = view.hidden[newest].spans
     await write(session, [NewRecord(kind="undo", data={"undoes": newest, "of": "undo"})])
-    return span
+    return Span(spans[0].first, spans[-1].last)
 
 
 async def begin_anew(session: Session, reason: str = "new") -> None:
     """From here on nothing before is replayed. It stays in the log; an undo of later turns does not bring it back."""
     await session.refresh()
-    view = session.view
-    if view.turn is not None:
-        raise SessionBusy(f"turn {view.turn.number} is open in session {str(session.id)!r}")
-    if view.head:
-        data = {"start": session.next_seq() + 1, "kept": None, "reason": reason}
+    if _at_rest(session).head:
+        data = {"start": session.next_seq() + 1, "kept": None, "reason": reason, "anew": True}
         await write(session, [NewRecord(kind="cut", data=data)])
 
 
+def _at_rest(session: Session) -> View:
+    view = session.view
+    if view.turn is not None:
+        raise SessionBusy(
+            f"turn {view.turn.number} is open in session {str(session.id)!r}; resume or end it first"
+        )
+    return view
+
+
 async def write(session: Session, records: Sequence[NewRecord]) -> None:
-    """Write between turns: the lease is taken and given back with the batch. Raises `LeaseHeld` while a turn runs."""
-    owner = f"operation:{uuid.uuid4().hex[:8]}"
-    await session.append(records, acquire=LeaseRequest(owner=owner, ttl=10.0), release=True)
+    """Write between turns: the lease is taken and given back with the batch.
+
+    Raises `LeaseHeld` while a turn runs, `HeadMoved` where somebody else wrote since the look that led to this.
+    """
+    request = LeaseRequest(owner=f"operation:{uuid.uuid4().hex[:8]}", ttl=10.0)
+    await session.append(records, acquire=request, release=True)
 
 
-async def fork(session: Session, to: SessionId) -> int:
-    """Begin another session with what is live in this one; how many messages were copied.
+async def fork(session: Session, to: SessionId, *, turn: int | None = None) -> int:
+    """Begin another session with what is live in this one, up to and with a turn; how many messages were copied.
 
     The copies have places of their own; older records stay in the parent, to which the first record of the fork refers.
-    Raises `SessionNotFound`, `SessionExists`.
+    An open turn is left out. Raises `SessionNotFound`, `SessionExists`, `SessionError` where that turn is not live, and
+    `InvalidInput` for another scope: nothing crosses scopes.
     """
     await session.refresh()
+    session_id = session.id
     if not session.view.head:
-        raise SessionNotFound(f"there is no session {str(session.id)!r}")
+        raise SessionNotFound(f"there is no session {str(session_id)!r}")
+    if to.scope != session_id.scope:
+        raise InvalidInput(f"a fork stays in its scope: {session_id.scope!r}, not {to.scope!r}")
     if (await session.store.head(to)).seq:
         raise SessionExists(f"there is a session {str(to)!r} already")
+    await session.load(None)
     view = session.view
-    await session.load(None, lambda record: 0)
-    first = NewRecord(
-        kind="fork", data={"parent": session.id.key, "scope": session.id.scope, "at": view.head}
-    )
-    copied = [first, *_copies(view.live(), view.turn.number if view.turn is not None else None)]
-    await session.store.append(to, copied, expected=0)
-    await write(session, [NewRecord(kind="fork", data={"child": to.key, "scope": to.scope})])
+    live = view.live()
+    if turn is not None:
+        ends = [record.seq for record in live if record.turn == turn]
+        if not ends:
+            raise SessionError(
+                f"turn {turn} of session {str(session_id)!r} is not live: it cannot be forked from"
+            )
+        live = [record for record in live if record.seq <= ends[-1]]
+    first = live[0].seq if live else view.head + 1
+    more = view.start > 1 or view.hidden or forks.refers(view)
+    refers = {
+        "parent": session_id.key,
+        "at": view.head,
+        "older": [[session_id.key, first - 1]] if more else [],
+    }
+    copied = [
+        NewRecord(kind="fork", data=refers),
+        *_copies(live, view.turn.number if view.turn is not None else None),
+    ]
+    # The parent hears of it first: a reference to a fork that a crash prevented does no harm, the reverse would.
+    await write(session, [NewRecord(kind="fork", data={"child": to.key})])
+    try:
+        await session.store.append(to, copied, expected=0)
+    except HeadMoved as error:
+        raise SessionExists(f"there is a session {str(to)!r} already") from error
     return sum(record.kind == "message" for record in copied)
 
 
@@ -130,35 +196,53 @@ def _copies(records: Sequence[Record], open_turn: int | None) -> list[NewRecord]
     return out
 
 
-async def move(store: Store, source: SessionId, to: SessionId) -> None:
-    """Give a session another key: every record copied, compared, and then the old one deleted.
+async def delete(session: Session) -> None:
+    """Remove a session for good. What its forks refer to is kept for them first.
 
-    Raises `SessionNotFound`, `SessionExists`, `LeaseHeld` while a turn runs.
+    Raises `SessionNotFound`, `LeaseHeld` while a turn runs.
     """
+    store, session_id = session.store, session.id
+    view = await session.refresh()
+    if not view.head:
+        raise SessionNotFound(f"there is no session {str(session_id)!r}")
+    lease = await store.acquire(session_id, LeaseRequest(owner=f"delete:{uuid.uuid4().hex[:8]}", ttl=600.0))
+    try:
+        await forks.hand_down(store, session_id, view)
+    except BaseException:
+        await store.release(lease)
+        raise
+    await store.delete(session_id, fence=lease.fence)
+
+
+async def move(store: Store, source: SessionId, to: SessionId) -> None:
+    """Give a session another key: every record copied, and then the old one deleted; its forks learn the new key.
+
+    Raises `SessionNotFound`, `SessionExists`, `LeaseHeld` while a turn runs, `InvalidInput` for another scope.
+    """
+    if to.scope != source.scope:
+        raise InvalidInput(f"a session stays in its scope: {source.scope!r}, not {to.scope!r}")
     head = await store.head(source)
     if not head.seq:
         raise SessionNotFound(f"there is no session {str(source)!r}")
     if (await store.head(to)).seq:
         raise SessionExists(f"there is a session {str(to)!r} already")
     lease = await store.acquire(source, LeaseRequest(owner=f"move:{uuid.uuid4().hex[:8]}", ttl=600.0))
-    done = 0
-    async for records in pages(store, source):
-        batch = [NewRecord(kind=record.kind, data=record.data, turn=record.turn) for record in records]  # type: ignore[arg-type]
-        if records[0].first != done + 1 or any(record.first != record.seq for record in records):
-            raise SessionError(
-                f"session {str(source)!r} has gaps in its log: run doctor first, or export and import it"
-            )
-        await store.append(to, batch, expected=done)
-        done += len(batch)
+    copied = False
+    try:
+        done = 0
+        async for records in pages(store, source):
+            batch = [NewRecord(kind=record.kind, data=record.data, turn=record.turn) for record in records]  # type: ignore[arg-type]
+            if records[0].first != done + 1 or any(record.first != record.seq for record in records):
+                raise SessionError(
+                    f"session {str(source)!r} has gaps in its log: run doctor first, or export and import it"
+                )
+            await store.append(to, batch, expected=done)
+            copied = True
+            done += len(batch)
+        await forks.renamed(store, source, to)
+    except BaseException:
+        if copied:
+            await store.delete(to)
+        await store.release(lease)
+        raise
     await store.delete(source, fence=lease.fence)
-
-
-async def pages(store: Store, id: SessionId) -> AsyncIterator[list[Record]]:
-    """The whole log of a session, oldest first, a page at a time."""
-    after = 0
-    while True:
-        records = await store.read(id, after=after, limit=PAGE)
-        if not records:
-            return
-        yield records
-        after = records[-1].seq

@@ -7,23 +7,25 @@ first come, first served. The cached view is good as long as the store's head is
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from backstory.errors import HeadMoved
 from backstory.records import NewRecord, Record
 from backstory.sessions.view import View, fold
 from backstory.stores.base import Store
 from backstory.stores.values import Lease, LeaseRequest, SessionId
 
-SNAPSHOT_EVERY = 256
-"""Records between two snapshots: what a cold open reads at most besides the window."""
+T = TypeVar("T")
 
 PAGE = 64
-"""Records of the first page that is read; each further one is twice as long."""
+LARGEST_PAGE = 4096
+"""Records of the first page that is read; each further one is twice as long, up to the largest."""
+
+FAR_BEHIND = 1024
+"""Records behind the log from which on it is cheaper to open anew than to read all that came."""
 
 
 class Session:
@@ -40,18 +42,29 @@ class Session:
         self._generation = -1
 
     async def refresh(self) -> View:
-        """Bring the view up to date with the log, reading what is new, or all that is needed."""
+        """Bring the view up to date with the log, reading what is new, or all that is needed.
+
+        May be called while a turn of this process runs: nothing is folded twice.
+        """
         head = await self.store.head(self.id)
-        if head.generation == self._generation and head.seq >= self.view.head:
-            if head.seq > self.view.head:
-                for record in await self.store.read(self.id, after=self.view.head):
-                    self.view.apply(record)
+        view = self.view
+        new = head.seq - view.head
+        if head.generation == self._generation and 0 <= new <= FAR_BEHIND:
+            if new:
+                self._fold(await self.store.read(self.id, after=view.head), view)
                 self.state = None
         else:
-            self.view = await self._open()
-            self.state = None
+            opened = await self._open()
+            if self.view is view and (opened.head >= view.head or head.generation != self._generation):
+                self.view = opened
+                self.state = None
         self._generation = head.generation
         return self.view
+
+    def _fold(self, records: Sequence[Record], view: View) -> None:
+        for record in records:
+            if record.seq > view.head:
+                view.apply(record)
 
     async def _open(self) -> View:
         """Fold from the newest snapshot on, reading backwards until one is met."""
@@ -67,15 +80,17 @@ class Session:
             newest_first += found
             if len(found) < page:
                 break
-            before, page = found[-1].first, min(page * 2, 4096)
+            before, page = found[-1].first, min(page * 2, LARGEST_PAGE)
         return fold(reversed(newest_first))
 
-    async def load(self, tokens: int | None, count: Any) -> None:
+    async def load(self, tokens: int | None, count: Callable[[Record], int] = lambda _: 0) -> None:
         """Make sure that the view holds the messages that a window of `tokens` needs; all live ones for `None`.
 
         `count` gives the tokens of a message; what is stored with a record is used as it is.
         """
         view = self.view
+        if view.loaded <= view.start:
+            return
         held = sum(count(record) for record in view.live()) if tokens is not None else 0
         page = PAGE
         while view.loaded > view.start and (tokens is None or held <= tokens):
@@ -88,7 +103,7 @@ class Session:
             older = found[::-1]
             view.load(older)
             held += sum(count(r) for r in older if r.kind == "message" and view.replayed(r.seq))
-            page = min(page * 2, 4096)
+            page = min(page * 2, LARGEST_PAGE)
 
     async def append(
         self,
@@ -104,31 +119,48 @@ class Session:
         """
         batch = list(records)
         view = self.view
-        if view.head - view.snapshot >= SNAPSHOT_EVERY:
+        if view.snapshot_due:
             batch.insert(0, NewRecord(kind="snapshot", data=view.to_json()))
-        try:
-            done = await self.store.append(
-                self.id,
-                batch,
-                expected=view.head,
-                fence=None if acquire is not None or self.lease is None else self.lease.fence,
-                acquire=acquire,
-                release=release,
-            )
-        except HeadMoved:
-            self._generation = -1
-            raise
-        for record in done.records:
-            view.apply(record)
-        if self._generation < 0 or view.head == len(done.records):
+        writing = self.store.append(
+            self.id,
+            batch,
+            expected=view.head,
+            fence=None if acquire is not None or self.lease is None else self.lease.fence,
+            acquire=acquire,
+            release=release,
+        )
+        done, cancelled = await _whole(writing)
+        if view.head == 0:
             self._generation = done.head.generation
+        self._fold(done.records, view)
         self.lease = None if release else (done.lease or self.lease)
-        return done.records if len(batch) == len(records) else done.records[1:]
+        if cancelled:
+            raise asyncio.CancelledError
+        return done.records[len(batch) - len(records) :]
 
     def next_seq(self) -> int:
         """The place that the first record of the next batch will have, a snapshot that is due taken into account."""
-        due = self.view.head - self.view.snapshot >= SNAPSHOT_EVERY
-        return self.view.head + (2 if due else 1)
+        return self.view.head + (2 if self.view.snapshot_due else 1)
+
+
+async def _whole(writing: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """The outcome of a write, and whether we were cancelled meanwhile.
+
+    A cancelled caller does not cancel a write that has begun, so the view has to learn what became of it.
+    """
+    task = asyncio.ensure_future(writing)
+    cancelled = False
+    while True:
+        try:
+            return await asyncio.shield(task), cancelled
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            cancelled = True
+        except Exception as error:
+            if cancelled:  # nothing was written, and whoever cancelled us must hear of it
+                raise asyncio.CancelledError from error
+            raise
 
 
 class Sessions:
@@ -137,39 +169,52 @@ class Sessions:
     def __init__(self, store: Store, *, limit: int = 512) -> None:
         self.store = store
         self._limit = limit
-        self._held: OrderedDict[SessionId, tuple[Session, asyncio.Lock]] = OrderedDict()
-        self.owner = f"{uuid.uuid4().hex[:12]}"
+        self._held: OrderedDict[SessionId, _Held] = OrderedDict()
 
     @asynccontextmanager
     async def hold(self, id: SessionId) -> AsyncIterator[Session]:
         """The session, for one task alone, first come, first served; other sessions run on meanwhile."""
-        session, lock = self._entry(id)
-        async with lock:
-            yield session
+        held = self._entry(id)
+        held.users += 1
+        try:
+            async with held.lock:
+                yield held.session
+        finally:
+            held.users -= 1
 
     def peek(self, id: SessionId) -> tuple[Session, bool]:
-        """The session without waiting, to look at, and whether a task of this process holds it."""
-        session, lock = self._entry(id)
-        return session, lock.locked()
+        """The session without waiting, to look at, and whether a task of this process holds it or waits for it."""
+        held = self._entry(id)
+        return held.session, held.users > 0
 
     def forget(self, id: SessionId) -> None:
-        """Let go of what is cached of a session."""
-        self._held.pop(id, None)
+        """Let go of what is cached of a session that nobody holds."""
+        held = self._held.get(id)
+        if held is not None and not held.users:
+            del self._held[id]
 
-    def _entry(self, id: SessionId) -> tuple[Session, asyncio.Lock]:
-        entry = self._held.get(id)
-        if entry is None:
-            entry = (Session(self.store, id), asyncio.Lock())
-            self._held[id] = entry
+    def _entry(self, id: SessionId) -> _Held:
+        held = self._held.get(id)
+        if held is None:
+            held = self._held[id] = _Held(Session(self.store, id))
             self._shrink()
         self._held.move_to_end(id)
-        return entry
+        return held
 
     def _shrink(self) -> None:
         if len(self._held) <= self._limit:
             return
-        for held, (_, lock) in list(self._held.items()):
-            if len(self._held) <= self._limit:
-                return
-            if not lock.locked():
-                del self._held[held]
+        *idle, _ = [
+            key for key, held in self._held.items() if not held.users
+        ]  # the last was asked for just now
+        for key in idle[: len(self._held) - self._limit]:
+            del self._held[key]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A session, its lock, and how many tasks hold it or wait for it: it must not be let go while there are any."""
+
+    session: Session
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0

@@ -22,6 +22,9 @@ from backstory.records import Record
 KNOWN_MESSAGES = 256
 """So many of the newest client message ids are recognised without reading back."""
 
+SNAPSHOT_EVERY = 256
+"""Records between two snapshots: what a cold open reads at most besides the window."""
+
 KNOWN_CUTS = 16
 """So many of the newest cuts can be gone back to by undoing."""
 
@@ -39,10 +42,30 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cut:
-    """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays."""
+    """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays.
+
+    `anew`: the user wanted it so, and no undo takes it back. `seq` is the place of its record.
+    """
 
     start: int = 0
     kept: tuple[int, int] | None = None
+    anew: bool = False
+    seq: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Undo:
+    """What one undo hides: spans that do not overlap, in order. `of` is ``turn``, or ``mark`` for a mark alone."""
+
+    spans: tuple[Span, ...]
+    of: str = "turn"
+
+    @property
+    def first(self) -> int:
+        return self.spans[0].first
+
+    def __contains__(self, seq: int) -> bool:
+        return any(seq in span for span in self.spans)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,31 +97,33 @@ class View:
     """What a session is. Only `apply` changes it.
 
     `head` is the place of the last record that was folded. `messages` are the records of kind ``message`` from `loaded`
-    on, in order, those that an undo hides included; `live` leaves these out. `turns` is how many turns were begun,
-    `request` what the last request decided (see `sessions.session`), `epoch` what the newest epoch froze.
+    on, in order, those that an undo hides included; `live` leaves these out. `cut` is the cut in force, of `cuts`.
+    `turns` is how many turns were begun, `request` what the last request decided (see `agent.requests`; empty where
+    what it sent is no longer what is replayed), `epoch` what the newest epoch froze, `told` what the model was told
+    of changes that wait for the next one (section → digest). `children` are forks of this session.
     """
 
     head: int = 0
     loaded: int = 1
     messages: list[Record] = field(default_factory=list)
     cuts: tuple[Cut, ...] = (Cut(),)
-    hidden: dict[int, Span] = field(default_factory=dict)  # by the place of the undo
+    cut: Cut = Cut()
+    hidden: dict[int, Undo] = field(default_factory=dict)  # by the place of the undo
     turns: int = 0
     turn: OpenTurn | None = None
     spans: dict[int, Span] = field(default_factory=dict)  # of the newest turns, by number
     known: dict[str, Known] = field(default_factory=dict)
     request: Mapping[str, Any] = field(default_factory=dict)
+    request_seq: int = 0
     epoch: Mapping[str, Any] = field(default_factory=dict)
     epoch_seq: int = 0
+    told: dict[str, str] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
     parent: Mapping[str, Any] | None = None
+    children: tuple[str, ...] = ()
     entries: list[str] = field(default_factory=list)
     snapshot: int = 0  # place of the newest snapshot
-
-    @property
-    def cut(self) -> Cut:
-        return self.cuts[-1]
 
     @property
     def start(self) -> int:
@@ -106,11 +131,16 @@ class View:
         cut = self.cut
         return max(1, cut.kept[0] if cut.kept else cut.start)
 
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether the next batch should begin with a snapshot: after every cut, and every few hundred records."""
+        return self.head - self.snapshot >= SNAPSHOT_EVERY or self.cuts[-1].seq > self.snapshot
+
     def replayed(self, seq: int) -> bool:
         """Whether a message at this place is in the view: not before the cut, and not undone."""
         cut = self.cut
         inside = seq >= cut.start or (cut.kept is not None and cut.kept[0] <= seq < cut.kept[1])
-        return inside and not any(seq in span for span in self.hidden.values())
+        return inside and not self.is_hidden(seq)
 
     def live(self) -> list[Record]:
         """The messages that are in the view and loaded, in order."""
@@ -124,7 +154,7 @@ class View:
         return [r for r in self.messages[first:] if r.turn == number and not self.is_hidden(r.seq)]
 
     def is_hidden(self, seq: int) -> bool:
-        return any(seq in span for span in self.hidden.values())
+        return any(seq in undo for undo in self.hidden.values())
 
     def load(self, older: Sequence[Record]) -> None:
         """Take in older records, which end right before `loaded` (records of other kinds than messages count too)."""
@@ -148,18 +178,24 @@ class View:
     def to_json(self) -> dict[str, Any]:
         """The state as a snapshot holds it. See `from_json`."""
         return {
-            "cuts": [[cut.start, list(cut.kept) if cut.kept else None] for cut in self.cuts],
-            "hidden": [[seq, span.first, span.last] for seq, span in self.hidden.items()],
+            "cuts": [[c.start, list(c.kept) if c.kept else None, c.anew, c.seq] for c in self.cuts],
+            "hidden": [
+                [seq, undo.of, [[span.first, span.last] for span in undo.spans]]
+                for seq, undo in self.hidden.items()
+            ],
             "turns": self.turns,
             "turn": _turn_to_json(self.turn),
             "spans": [[number, span.first, span.last] for number, span in self.spans.items()],
             "known": [[key, known.turn, known.seq, known.digest] for key, known in self.known.items()],
             "request": dict(self.request),
+            "request_seq": self.request_seq,
             "epoch": dict(self.epoch),
             "epoch_seq": self.epoch_seq,
+            "told": dict(self.told),
             "variables": dict(self.variables),
             "meta": dict(self.meta),
             "parent": dict(self.parent) if self.parent else None,
+            "children": list(self.children),
             "entries": list(self.entries),
             "before": self.snapshot,
         }
@@ -169,13 +205,17 @@ class View:
         """The view as it was right before a snapshot, with no messages loaded. Raises `StoreDamaged`."""
         data = record.data
         try:
-            return View(
+            view = View(
                 head=record.seq,
                 loaded=record.seq + 1,
                 cuts=tuple(
-                    Cut(start=start, kept=tuple(kept) if kept else None) for start, kept in data["cuts"]
+                    Cut(start=start, kept=tuple(kept) if kept else None, anew=anew, seq=seq)
+                    for start, kept, anew, seq in data["cuts"]
                 ),
-                hidden={seq: Span(first, last) for seq, first, last in data["hidden"]},
+                hidden={
+                    seq: Undo(spans=tuple(Span(first, last) for first, last in spans), of=of)
+                    for seq, of, spans in data["hidden"]
+                },
                 turns=data["turns"],
                 turn=_turn_from_json(data["turn"]),
                 spans={number: Span(first, last) for number, first, last in data["spans"]},
@@ -183,16 +223,21 @@ class View:
                     key: Known(turn=turn, seq=seq, digest=digest) for key, turn, seq, digest in data["known"]
                 },
                 request=data["request"],
+                request_seq=data["request_seq"],
                 epoch=data["epoch"],
                 epoch_seq=data["epoch_seq"],
+                told=dict(data["told"]),
                 variables=dict(data["variables"]),
                 meta=dict(data["meta"]),
                 parent=data["parent"],
+                children=tuple(data["children"]),
                 entries=list(data["entries"]),
                 snapshot=record.seq,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StoreDamaged(f"the snapshot at {record.seq} cannot be read ({error!r})") from error
+        view.cut = _in_force(view)
+        return view
 
 
 def fold(records: Iterable[Record]) -> View:
@@ -225,6 +270,7 @@ def _turn_from_json(value: Mapping[str, Any] | None) -> OpenTurn | None:
 
 def _message(view: View, record: Record) -> None:
     view.messages.append(record)
+    view.told.update(record.data.get("told", {}))
     if record.message_id is not None:
         view.known[record.message_id] = Known(
             turn=record.turn, seq=record.seq, digest=str(record.data.get("digest", ""))
@@ -260,39 +306,58 @@ def _turn_ended(view: View, record: Record) -> None:
 
 def _cut(view: View, record: Record) -> None:
     kept = record.data.get("kept")
-    cut = Cut(start=record.data["start"], kept=tuple(kept) if kept else None)
+    cut = Cut(
+        start=record.data["start"],
+        kept=tuple(kept) if kept else None,
+        anew=bool(record.data.get("anew")),
+        seq=record.seq,
+    )
     view.cuts = (*view.cuts, cut)[-KNOWN_CUTS:]
+    view.cut = cut
+    if cut.anew:
+        view.request = {}
     if view.loaded < view.start:
         first = bisect.bisect_left(view.messages, view.start, key=lambda message: message.seq)
         del view.messages[:first]
         view.loaded = view.start
 
 
+def _in_force(view: View) -> Cut:
+    """The newest cut but those that stand for turns which were undone since: without these there was more room."""
+    undos = [(seq, undo.first) for seq, undo in view.hidden.items() if undo.of == "turn"]
+    for cut in reversed(view.cuts):
+        if cut.anew or not any(seq > cut.seq and first < cut.start for seq, first in undos):
+            return cut
+    return view.cuts[0]
+
+
 def _undo(view: View, record: Record) -> None:
     redone = record.data.get("undoes")
     if redone is not None:
         view.hidden.pop(redone, None)
+        first = 0
     else:
-        view.hidden[record.seq] = Span(record.data["first"], record.data["last"])
-    if view.turn is not None and any(view.turn.seq in span for span in view.hidden.values()):
+        given = record.data.get("spans") or [[record.data["first"], record.data["last"]]]
+        undo = Undo(spans=tuple(Span(*span) for span in given), of=record.data.get("of", "turn"))
+        view.hidden[record.seq] = undo
+        first = undo.first
+    if view.turn is not None and view.is_hidden(view.turn.seq):
         view.turn = None
-    # A cut at or after what is undone is out of force with it: replay begins where it began before.
-    first = record.data.get("first")
-    if redone is None and first is not None:
-        kept = tuple(cut for cut in view.cuts if cut.start < first)
-        view.cuts = kept or (Cut(),)
-    sent = view.request.get("state", {}).get("length", 0)
-    if redone is not None or (first is not None and first < sent):
+    view.cut = _in_force(view)
+    if first < view.request.get("state", {}).get("length", 0):
         view.request = {}  # what was sent is no longer what the view shows: the next request begins anew
+        view.told = {}
 
 
 def _request(view: View, record: Record) -> None:
     view.request = record.data
+    view.request_seq = record.seq
 
 
 def _epoch(view: View, record: Record) -> None:
     view.epoch = record.data
     view.epoch_seq = record.seq
+    view.told = {}
 
 
 def _variable(view: View, record: Record) -> None:
@@ -309,6 +374,12 @@ def _meta(view: View, record: Record) -> None:
 def _fork(view: View, record: Record) -> None:
     if "parent" in record.data:
         view.parent = record.data
+    child = record.data.get("child")
+    if child is not None:
+        view.children = tuple(dict.fromkeys((*view.children, child)))
+    gone = record.data.get("without")
+    if gone is not None:
+        view.children = tuple(key for key in view.children if key != gone)
 
 
 def _history_entry(view: View, record: Record) -> None:
