@@ -141,7 +141,6 @@ PRESETS: dict[str, Target] = {
         system_anywhere=True,
         one_system=False,
         object_arguments=False,
-        ordered_results=False,
         reasoning="never",
         id_length=40,  # "string too long. Expected a string with maximum length 40" for tool_calls[].id
     ),
@@ -163,6 +162,7 @@ PRESETS: dict[str, Target] = {
         tool_content="media",
         media=frozenset({"image", "file"}),
         object_arguments=True,
+        ordered_results=True,  # ids tell, and yet models read by place
         custom_calls=False,
         nonblank=True,
         name_pattern=_ANTHROPIC_NAME,

@@ -17,7 +17,7 @@ from backstory import check, repair
 from backstory.errors import InvalidMessage
 from backstory.formats.request import read_all
 from backstory.legality.bench import Bench, CallPlace, entries_of
-from backstory.legality.repair import MENDS, mend
+from backstory.legality.repair import MENDS, Mended, mend
 from backstory.legality.rules import is_ready, problems
 from backstory.legality.steps import continues, cut_points, pair
 from backstory.messages import Message, ToolResult, texts
@@ -290,14 +290,9 @@ def sendable_prefixes(items: list[Any], source: str, target: Target) -> list[int
             continue
         pairs = pair(head)
         replaced = [call for call in pairs.answer if whole.answer[call] != pairs.answer[call]]
-        spoken = [m for m in mend(head, target).messages if m.role not in ("system", "developer")]
-        made_up = spoken and spoken[-1].native is None and spoken[-1].text.startswith("[From earlier")
-        if (
-            not pairs.unanswered
-            and not replaced
-            and not made_up
-            and is_ready(mend(head, target).messages, target)
-        ):
+        mended = mend(head, target)
+        made_up = _made_up(mended)
+        if not pairs.unanswered and not replaced and not made_up and is_ready(mended.messages, target):
             found.append(length)
     return found
 
@@ -332,7 +327,7 @@ def test_repair_is_monotonic_across_seals(example: tuple[str, list[Any]], target
         if not head or head[-1].role not in ("user", "tool"):
             continue
         mended = mend(head, goal, seals=seals, sent=sent)
-        if not is_ready(mended.messages, goal) or _made_up(mended.messages):
+        if not is_ready(mended.messages, goal) or _made_up(mended):
             continue
         now = [_essence(message) for message in mended.messages]
         assert now[: len(before)] == before
@@ -341,9 +336,9 @@ def test_repair_is_monotonic_across_seals(example: tuple[str, list[Any]], target
         sent |= {*mended.made, *_stand_ins(head)}
 
 
-def _made_up(messages: list[Message]) -> bool:
-    spoken = [message for message in messages if message.role not in ("system", "developer")]
-    return not spoken or spoken[-1].text.startswith(("[From earlier", "[empty", "[the conversation begins]"))
+def _made_up(mended: Mended) -> bool:
+    """Nothing was left of what was said, so that a note had to stand for it: no model was asked on such ground."""
+    return any(repair.what.startswith("put in a user message") for repair in mended.repairs)
 
 
 def _stand_ins(head: list[Message]) -> set[CallPlace]:

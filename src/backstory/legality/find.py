@@ -112,18 +112,19 @@ def empty(view: View) -> Iterator[Breach]:
 def empty_messages(messages: Sequence[Message], target: Target) -> list[int]:
     """Messages of which nothing would reach the target.
 
-    A response in several items is one message, except to Responses. There one that holds no text, such as reasoning
-    of another's, is empty only if all the others are.
+    A response in several items is one message, except to Responses. One of its items that holds no text, such as
+    reasoning of another's, is empty only if all the others are; and never to Responses, where the writer leaves it
+    out, together with the ids that refer to it.
     """
     found = [index for index, message in enumerate(messages) if is_empty(message, target)]
-    if not found or target.format == "openai_responses":
-        return found
     empty = set(found)
     return [
         index
         for index in found
-        if empty.issuperset(_response(messages, index))
+        if messages[index].role != "assistant"
+        or not messages[index].parts
         or any(isinstance(part, (Text, Refusal)) for part in messages[index].parts)
+        or (target.format != "openai_responses" and empty.issuperset(_response(messages, index)))
     ]
 
 

@@ -10,7 +10,7 @@ from backstory.legality.arguments import clean_text
 from backstory.legality.bench import Bench, Entry
 from backstory.legality.find import empty_messages, has_trailing_space
 from backstory.legality.steps import head_length
-from backstory.legality.values import is_blank
+from backstory.legality.values import is_blank, is_empty
 from backstory.messages import Media, Message, Part, Reasoning, Refusal, Text, assistant, evolve, texts, user
 
 INTERRUPTED = "[interrupted by a new message]"
@@ -190,7 +190,8 @@ def trailing_space(bench: Bench) -> None:
 
 def something_said(bench: Bench, given: Sequence[Message]) -> None:
     """Never an empty history: what the user or a tool said is kept as a note where nothing else is left of it."""
-    if not given or any(message.role not in ("system", "developer") for message in bench.messages):
+    said = (message for message in bench.messages if message.role not in ("system", "developer"))
+    if not given or any(not is_empty(message, bench.target) for message in said):
         return
     lost = [message for message in given if message.role not in ("system", "developer")]
     apart = bench.target.format in ("anthropic", "gemini")
