@@ -57,6 +57,9 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "matplotlib": ("backstory.cli",),
     "openai": ("backstory.models", "backstory.integrations"),
     "anthropic": ("backstory.models", "backstory.integrations"),
+    "psycopg": ("backstory.stores.postgres",),
+    "psycopg_pool": ("backstory.stores.postgres",),
+    "redis": ("backstory.stores.redis",),
     "pydantic": ("backstory.agent",),
     "pydantic_core": ("backstory.agent",),  # comes with pydantic
     "docstring_parser": ("backstory.agent",),
