@@ -16,10 +16,10 @@ from importlib import metadata
 from io import TextIOWrapper
 from typing import NoReturn
 
-from backstory.cli import chat, check, convert, explain, fit, replay, say, sessions
+from backstory.cli import chat, check, convert, doctor, explain, fit, replay, say, sessions
 from backstory.errors import BackstoryError
 
-COMMANDS = (chat, say, sessions, explain, check, fit, convert, replay)
+COMMANDS = (chat, say, sessions, explain, doctor, check, fit, convert, replay)
 """Each a module with `add(subparsers)`, which sets the default `run` to a function from the arguments to a code."""
 
 

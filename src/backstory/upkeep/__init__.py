@@ -1,0 +1,1 @@
+"""Work that keeps sessions in good order, beside any turn."""
