@@ -34,7 +34,7 @@ class Finding:
 
 
 DAMAGE: dict[str, tuple[str, str]] = {
-    "torn": ("a write was cut short by a crash", "it was never acknowledged: nothing is lost"),
+    "torn": ("a write was cut short by a crash", "it was not acknowledged; the next write puts it aside"),
     "zeros": ("the machine lost power, or the disk failed", "what stood there is gone; look at the disk"),
     "encoding": (
         "bytes changed: the disk, an editor, or a merge",
@@ -56,6 +56,8 @@ def damage(found: Damage, *, mended: bool = False) -> Finding:
     """Damage that the store reports."""
     cause, remedy = DAMAGE[found.kind]
     where = f"after record {found.after}" if found.after else "at the beginning"
+    if found.kind == "torn" and not mended:  # a crash does this, and the store deals with it by itself
+        return Finding(level="note", what=f"torn {where}: {found.detail}", cause=cause, remedy=remedy)
     return Finding(
         level="mended" if mended else "broken",
         what=f"{found.kind} {where}: {found.detail}",
