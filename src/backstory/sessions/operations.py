@@ -206,12 +206,13 @@ async def delete(session: Session) -> None:
     if not view.head:
         raise SessionNotFound(f"there is no session {str(session_id)!r}")
     lease = await store.acquire(session_id, LeaseRequest(owner=f"delete:{uuid.uuid4().hex[:8]}", ttl=600.0))
+    gone = False
     try:
         await forks.hand_down(store, session_id, view)
-    except BaseException:
-        await store.release(lease)
-        raise
-    await store.delete(session_id, fence=lease.fence)
+        gone = await store.delete(session_id, fence=lease.fence)
+    finally:
+        if not gone:
+            await store.release(lease)
 
 
 async def move(store: Store, source: SessionId, to: SessionId) -> None:
@@ -227,9 +228,8 @@ async def move(store: Store, source: SessionId, to: SessionId) -> None:
     if (await store.head(to)).seq:
         raise SessionExists(f"there is a session {str(to)!r} already")
     lease = await store.acquire(source, LeaseRequest(owner=f"move:{uuid.uuid4().hex[:8]}", ttl=600.0))
-    copied = False
+    done, whole, gone = 0, False, False
     try:
-        done = 0
         async for records in pages(store, source):
             batch = [NewRecord(kind=record.kind, data=record.data, turn=record.turn) for record in records]  # type: ignore[arg-type]
             if records[0].first != done + 1 or any(record.first != record.seq for record in records):
@@ -237,12 +237,12 @@ async def move(store: Store, source: SessionId, to: SessionId) -> None:
                     f"session {str(source)!r} has gaps in its log: run doctor first, or export and import it"
                 )
             await store.append(to, batch, expected=done)
-            copied = True
             done += len(batch)
         await forks.renamed(store, source, to)
-    except BaseException:
-        if copied:
+        whole = True
+        gone = await store.delete(source, fence=lease.fence)
+    finally:
+        if done and not whole:
             await store.delete(to)
-        await store.release(lease)
-        raise
-    await store.delete(source, fence=lease.fence)
+        if not gone:
+            await store.release(lease)

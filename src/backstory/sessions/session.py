@@ -150,17 +150,14 @@ async def _whole(writing: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     """
     task = asyncio.ensure_future(writing)
     cancelled = False
-    while True:
+    while not task.done():
         try:
-            return await asyncio.shield(task), cancelled
+            await asyncio.wait({task})
         except asyncio.CancelledError:
-            if task.cancelled():
-                raise
             cancelled = True
-        except Exception as error:
-            if cancelled:  # nothing was written, and whoever cancelled us must hear of it
-                raise asyncio.CancelledError from error
-            raise
+    if cancelled and not task.cancelled() and (error := task.exception()) is not None:
+        raise asyncio.CancelledError from error  # nothing was written, and whoever cancelled us must hear of it
+    return task.result(), cancelled
 
 
 class Sessions:

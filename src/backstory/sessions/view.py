@@ -18,6 +18,12 @@ from typing import Any
 
 from backstory.errors import StoreDamaged
 from backstory.records import Record
+from backstory.sessions.spans import Cut as Cut
+from backstory.sessions.spans import Known as Known
+from backstory.sessions.spans import OpenTurn as OpenTurn
+from backstory.sessions.spans import Span as Span
+from backstory.sessions.spans import Undo as Undo
+from backstory.sessions.spans import turn_from_json, turn_to_json
 
 KNOWN_MESSAGES = 256
 """So many of the newest client message ids are recognised without reading back."""
@@ -29,67 +35,7 @@ KNOWN_CUTS = 16
 """So many of the newest cuts can be gone back to by undoing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Places `first` to `last`, both included."""
-
-    first: int
-    last: int
-
-    def __contains__(self, seq: int) -> bool:
-        return self.first <= seq <= self.last
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cut:
-    """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays.
-
-    `anew`: the user wanted it so, and no undo takes it back. `seq` is the place of its record.
-    """
-
-    start: int = 0
-    kept: tuple[int, int] | None = None
-    anew: bool = False
-    seq: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Undo:
-    """What one undo hides: spans that do not overlap, in order. `of` is ``turn``, or ``mark`` for a mark alone."""
-
-    spans: tuple[Span, ...]
-    of: str = "turn"
-
-    @property
-    def first(self) -> int:
-        return self.spans[0].first
-
-    def __contains__(self, seq: int) -> bool:
-        return any(seq in span for span in self.spans)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenTurn:
-    """The turn that is under way, or that a crash left open. `seq` is the place of its `turn_started`.
-
-    `message_id` is the client's id of the message that began it, `digest` stands for that message's content.
-    `started` are the calls (place of the assistant's message, number of the call in it) that were started.
-    """
-
-    number: int
-    seq: int
-    message_id: str | None = None
-    digest: str = ""
-    started: frozenset[tuple[int, int]] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
-    """A client message that the log holds: its turn, the place of its message, and a digest of its content."""
-
-    turn: int
-    seq: int
-    digest: str
+NO_CUT = Cut()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -106,8 +52,8 @@ class View:
     head: int = 0
     loaded: int = 1
     messages: list[Record] = field(default_factory=list)
-    cuts: tuple[Cut, ...] = (Cut(),)
-    cut: Cut = Cut()
+    cuts: tuple[Cut, ...] = (NO_CUT,)
+    cut: Cut = NO_CUT
     hidden: dict[int, Undo] = field(default_factory=dict)  # by the place of the undo
     turns: int = 0
     turn: OpenTurn | None = None
@@ -184,7 +130,7 @@ class View:
                 for seq, undo in self.hidden.items()
             ],
             "turns": self.turns,
-            "turn": _turn_to_json(self.turn),
+            "turn": turn_to_json(self.turn),
             "spans": [[number, span.first, span.last] for number, span in self.spans.items()],
             "known": [[key, known.turn, known.seq, known.digest] for key, known in self.known.items()],
             "request": dict(self.request),
@@ -217,7 +163,7 @@ class View:
                     for seq, of, spans in data["hidden"]
                 },
                 turns=data["turns"],
-                turn=_turn_from_json(data["turn"]),
+                turn=turn_from_json(data["turn"]),
                 spans={number: Span(first, last) for number, first, last in data["spans"]},
                 known={
                     key: Known(turn=turn, seq=seq, digest=digest) for key, turn, seq, digest in data["known"]
@@ -251,18 +197,6 @@ def fold(records: Iterable[Record]) -> View:
             view = View(loaded=record.first)
         view.apply(record)
     return view or View()
-
-
-def _turn_to_json(turn: OpenTurn | None) -> dict[str, Any] | None:
-    if turn is None:
-        return None
-    return {**dataclasses.asdict(turn), "started": sorted(map(list, turn.started))}
-
-
-def _turn_from_json(value: Mapping[str, Any] | None) -> OpenTurn | None:
-    if value is None:
-        return None
-    return OpenTurn(**{**value, "started": frozenset((seq, number) for seq, number in value["started"])})
 
 
 # --- one function a kind of record -----------------------------------------------------------

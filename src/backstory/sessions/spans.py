@@ -1,0 +1,83 @@
+"""What a view is made of: spans of the log, cuts, undos, the open turn, known messages. Plain frozen values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Places `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __contains__(self, seq: int) -> bool:
+        return self.first <= seq <= self.last
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays.
+
+    `anew`: the user wanted it so, and no undo takes it back. `seq` is the place of its record.
+    """
+
+    start: int = 0
+    kept: tuple[int, int] | None = None
+    anew: bool = False
+    seq: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Undo:
+    """What one undo hides: spans that do not overlap, in order. `of` is ``turn``, or ``mark`` for a mark alone."""
+
+    spans: tuple[Span, ...]
+    of: str = "turn"
+
+    @property
+    def first(self) -> int:
+        return self.spans[0].first
+
+    def __contains__(self, seq: int) -> bool:
+        return any(seq in span for span in self.spans)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenTurn:
+    """The turn that is under way, or that a crash left open. `seq` is the place of its `turn_started`.
+
+    `message_id` is the client's id of the message that began it, `digest` stands for that message's content.
+    `started` are the calls (place of the assistant's message, number of the call in it) that were started.
+    """
+
+    number: int
+    seq: int
+    message_id: str | None = None
+    digest: str = ""
+    started: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A client message that the log holds: its turn, the place of its message, and a digest of its content."""
+
+    turn: int
+    seq: int
+    digest: str
+
+
+def turn_to_json(turn: OpenTurn | None) -> dict[str, Any] | None:
+    if turn is None:
+        return None
+    return {**dataclasses.asdict(turn), "started": sorted(map(list, turn.started))}
+
+
+def turn_from_json(value: Mapping[str, Any] | None) -> OpenTurn | None:
+    if value is None:
+        return None
+    return OpenTurn(**{**value, "started": frozenset((seq, number) for seq, number in value["started"])})
