@@ -73,6 +73,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "backstory.agent.execute:_attempt": "a tool may raise anything; the model gets it as a result",
     "backstory.stores.workers:_serve": "whatever a store's thread raises is handed to whoever awaits it",
     "backstory.agent.sources.base:_guarded": "a source of context is an application's own; the turn goes on without it",
+    "backstory.stores.sqlite.writer:_statements": "a write that fails in any way fails alone, and its caller is told",
     "backstory.agent.waiting:work": "whatever a tool's thread raises is handed to whoever awaits it",
 }
 

@@ -17,6 +17,7 @@ from backstory.sessions.lease import TTL
 from backstory.stores.base import Durability, Store
 from backstory.stores.files import FilesStore
 from backstory.stores.in_memory import InMemoryStore
+from backstory.stores.sqlite import SqliteStore
 from backstory.targets import Target
 
 
@@ -43,8 +44,8 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
 ) -> Backstory:
     """Sessions in a place, and turns over a model.
 
-    `location` is a workspace folder, ``memory:`` for nothing that lasts, or a store. `model` is what `say` and `stream`
-    ask; with your own client, leave it out, use `turn`, and name the `target`.
+    `location` is a workspace folder, ``sqlite:///chat.db`` for one file (``sqlite:////var/chat.db`` is absolute), ``memory:``
+    for nothing that lasts, or a store. `model` is what `say` and `stream` ask; with your own client, leave it out, use `turn`, and name the `target`.
 
     How much is sent: `budget` is tokens of all input; or `window` (input and output) with `reserve` for the output;
     else what the model says of itself. `max_turns` and `max_messages` bind as well. `preset` names the shares by which
@@ -91,6 +92,10 @@ def _store(location: str | os.PathLike[str] | Store, durability: Durability) -> 
     if place == "memory:":
         return InMemoryStore(), None
     scheme, found, _ = place.partition("://")
+    if scheme == "sqlite":
+        return SqliteStore(place, durability=durability), None
     if found:
-        raise ConfigurationError(f"no store for {scheme}://… is installed; give a folder, or memory:")
+        raise ConfigurationError(
+            f"no store for {scheme}://… is installed; give a folder, sqlite:///file, or memory:"
+        )
     return FilesStore(place, durability=durability), Path(place)

@@ -26,6 +26,7 @@ _EXPORTS: dict[str, str] = {
     **dict.fromkeys(("Clock", "ManualClock", "SystemClock"), "clock"),
     "FilesStore": "files",
     "InMemoryStore": "in_memory",
+    "SqliteStore": "sqlite",
 }
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "SessionId",
     "SessionInfo",
     "SessionPage",
+    "SqliteStore",
     "Store",
     "SystemClock",
 ]
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from backstory.stores.clock import SystemClock as SystemClock
     from backstory.stores.files import FilesStore as FilesStore
     from backstory.stores.in_memory import InMemoryStore as InMemoryStore
+    from backstory.stores.sqlite import SqliteStore as SqliteStore
     from backstory.stores.values import DEFAULT_SCOPE as DEFAULT_SCOPE
     from backstory.stores.values import Appended as Appended
     from backstory.stores.values import Damage as Damage

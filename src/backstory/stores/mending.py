@@ -1,4 +1,4 @@
-"""What is wrong with a log file, and the same log with nothing wrong. Reads a journal; writes nothing.
+"""What is wrong with a log, and the same log with nothing wrong. Reads its lines; writes nothing.
 
 Nothing is guessed: a line that cannot be read leaves the log (its bytes are kept elsewhere), and a record of kind
 ``erased`` keeps the places that are missing, so that places stay dense.
@@ -6,15 +6,27 @@ Nothing is guessed: a line that cannot be read leaves the log (its bytes are kep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from backstory.records import NewRecord, Record, restored, stamp
-from backstory.stores.journal import Journal
 from backstory.stores.lines import Line, read_record
 from backstory.stores.values import Damage, DamageKind
 
 
-def scan(journal: Journal) -> Iterator[tuple[Line, Record | Damage]]:
+class Lines(Protocol):
+    """What is looked at: a journal, or what a store has in its place."""
+
+    def lines(self) -> Iterator[Line]:
+        """Every line that should hold a record."""
+        ...
+
+    def faults(self) -> Iterable[Damage]:
+        """What is wrong besides the lines."""
+        ...
+
+
+def scan(journal: Lines) -> Iterator[tuple[Line, Record | Damage]]:
     """Every line with what it holds: records in rising order (perhaps not `intact`), or the damage that it is."""
     last = 0
     for line in journal.lines():
@@ -26,7 +38,7 @@ def scan(journal: Journal) -> Iterator[tuple[Line, Record | Damage]]:
         yield line, record
 
 
-def check(journal: Journal) -> tuple[int, list[Damage]]:
+def check(journal: Lines) -> tuple[int, list[Damage]]:
     """How many good records there are, and everything that is wrong. Call `refresh` first."""
     found = list(journal.faults())
     last = count = 0
@@ -46,7 +58,7 @@ def check(journal: Journal) -> tuple[int, list[Damage]]:
     return count, sorted(found, key=lambda damage: damage.offset)
 
 
-def mended(journal: Journal, *, at: str) -> Iterator[Record]:
+def mended(journal: Lines, *, at: str) -> Iterator[Record]:
     """The log's records with sound checksums and dense places; `at` is the stamp of what fills gaps."""
     last = 0
     for _, record in scan(journal):

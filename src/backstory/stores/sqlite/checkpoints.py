@@ -1,0 +1,73 @@
+"""Moves what was committed from the write-ahead log into the file, beside the writes, so that the log stays short.
+
+SQLite would do it in the middle of some unlucky commit (https://www.sqlite.org/wal.html#checkpointing). Here a thread
+does it on a connection of its own, and holds up the writer only for the last few pages, without which the log never
+begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+
+from backstory.errors import StoreError
+from backstory.stores.sqlite.database import Database
+from backstory.stores.sqlite.failures import is_busy
+
+logger = logging.getLogger("backstory.stores")
+
+_PAGE = 4096
+_EVERY = 1000
+"""Pages written between two, as SQLite itself has it."""
+_FEW = 256
+"""Pages for which the writer may be held up."""
+
+
+class Checkpoints:
+    """`wrote` is called by the writer, `run` by its thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: sqlite3.Connection | None = None
+        self._pages = 0
+
+    @property
+    def due(self) -> bool:
+        return self._pages >= _EVERY
+
+    def wrote(self, size: int, jobs: int) -> None:
+        """Guess how many pages a commit had: some for each job, and its bytes."""
+        self._pages += 2 + jobs * 2 + size // _PAGE
+
+    def run(self, turn: threading.Lock) -> None:
+        """Never raises: what it does not do now it does the next time."""
+        self._pages = 0
+        try:
+            if self._connection is None:
+                self._connection = self._database.connect()
+            left = _EVERY
+            for _ in range(3):
+                left = self._move("PASSIVE")
+                if left <= _FEW:
+                    break
+            if left and turn.acquire(timeout=1.0):
+                try:
+                    self._move("PASSIVE")
+                finally:
+                    turn.release()
+        except (sqlite3.Error, StoreError) as error:
+            if not (isinstance(error, sqlite3.Error) and is_busy(error)):
+                logger.warning("%s: its log could not be moved into it now (%s)", self._database.path, error)
+            self.close()
+
+    def _move(self, how: str) -> int:
+        """Pages that are left in the log."""
+        assert self._connection is not None
+        _, pages, moved = self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+        return max(0, int(pages) - int(moved))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
