@@ -19,7 +19,8 @@ BENCH := $(VENV)/.installed-bench
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(BASE) ## Replay a recorded agent run: what the model would see at each call, and what it would cost
+demo: $(BASE) ## A conversation killed in mid-call that loses nothing; then a recorded run, and what it costs
+	@$(BIN)/python examples/story.py
 	@$(BIN)/python -m backstory replay examples/agent_run.jsonl --tools examples/agent_tools.json \
 		--budget 5000 --compare full,sliding,stepped --brief $(ARGS)
 

@@ -30,7 +30,7 @@ from backstory.models import ExtractiveModel
 
 KEY = "cli:story"
 HERE = Path(__file__).resolve().parent
-COLOURS = sys.stdout.isatty() and "NO_COLOR" not in os.environ or "FORCE_COLOR" in os.environ
+COLOURS = (sys.stdout.isatty() and "NO_COLOR" not in os.environ) or "FORCE_COLOR" in os.environ
 
 
 def colour(code: str, text: str) -> str:
@@ -45,6 +45,10 @@ def said(who: str, text: str) -> None:
     print(f"  {colour('1', who + ':'):<20} {text}", flush=True)
 
 
+def touch(path: Path) -> None:
+    path.touch()
+
+
 def slow_read_file(root: Path) -> backstory.Tool:
     """`read_file`, but one of the files takes its time, and says when it is being read."""
     plain = read_file(Workspace(root))
@@ -53,7 +57,7 @@ def slow_read_file(root: Path) -> backstory.Tool:
     async def slow(path: str) -> str:
         print(f"  {colour('2', f'… tool read_file({path!r})')}", flush=True)
         if path == "orders.txt":
-            Path(root, ".reading").touch()
+            touch(root / ".reading")
             await asyncio.sleep(60)
         return str(await asyncio.to_thread(plain, path))
 
