@@ -44,8 +44,9 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
 ) -> Backstory:
     """Sessions in a place, and turns over a model.
 
-    `location` is a workspace folder, ``sqlite:///chat.db`` for one file (``sqlite:////var/chat.db`` is absolute), ``memory:``
-    for nothing that lasts, or a store. `model` is what `say` and `stream` ask; with your own client, leave it out, use `turn`, and name the `target`.
+    `location` is a workspace folder, ``sqlite:///chat.db`` for one file (absolute: ``sqlite:////var/chat.db``),
+    ``memory:`` for nothing that lasts, or a store. `model` is what `say` and `stream` ask; with your own client, leave
+    it out, use `turn`, and name the `target`.
 
     How much is sent: `budget` is tokens of all input; or `window` (input and output) with `reserve` for the output;
     else what the model says of itself. `max_turns` and `max_messages` bind as well. `preset` names the shares by which
