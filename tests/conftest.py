@@ -1,5 +1,6 @@
 """What every test shares: hypothesis without deadlines, and the path of the shared material where it is at hand."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ SHARED = ROOT.parent / "shared"
 
 # A deadline measures the machine, not the code. In CI hypothesis has chosen its own profile, and we build on it.
 settings.register_profile("backstory", settings(), deadline=None)
-settings.load_profile("backstory")
+settings.register_profile("many", settings.get_profile("backstory"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "backstory"))
 
 
 @pytest.fixture(scope="session")
