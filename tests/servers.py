@@ -14,11 +14,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parent.parent
 MISSING_POSTGRES = "PostgreSQL is not installed: run scripts/install-servers, or apt install postgresql"
 MISSING_REDIS = "Redis is not installed: run scripts/install-servers, or apt install redis-server"
 
@@ -80,6 +83,9 @@ class PostgresServer:
         """`mode` as pg_ctl has it: immediate is a crash."""
         self._run("pg_ctl", "-D", self._data, "-m", mode, "-w", "stop")
 
+    def crash(self) -> None:
+        self.stop("immediate")
+
     def url(self, port: int | None = None) -> str:
         return f"postgresql://tester@127.0.0.1:{port or self.port}/postgres"
 
@@ -117,18 +123,23 @@ class RedisServer:
         self._process.send_signal(how)
         self._process.wait(30)
 
+    def crash(self) -> None:
+        self.stop(signal.SIGKILL)
+
     def url(self, port: int | None = None) -> str:
         return f"redis://127.0.0.1:{port or self.port}/0"
 
 
 class Proxy:
-    """A TCP proxy that can be told to cut, to refuse, or to let packets vanish. Use as an async context manager."""
+    """A TCP proxy that can be told to cut, to refuse, to delay, to freeze, or to swallow the server's answers."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = 0
         self.delay = 0.0
         self.refuses = False
+        self._lets: int | None = None
+        self._swallowed = asyncio.Event()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._pairs: set[asyncio.StreamWriter] = set()
@@ -152,6 +163,22 @@ class Proxy:
             writer.transport.abort()
         self._pairs.clear()
 
+    async def lose_answer(self, call: Coroutine[Any, Any, T], lets: int) -> T:
+        """The result of a call whose connection is cut when the server has answered, so that the caller never hears.
+
+        `lets`: so many answers get through before. Where fewer come, nothing is cut.
+        """
+        self._lets = lets
+        self._swallowed.clear()
+        task = asyncio.ensure_future(call)
+        lost = asyncio.ensure_future(self._swallowed.wait())
+        await asyncio.wait([task, lost], return_when=asyncio.FIRST_COMPLETED)
+        lost.cancel()
+        self._lets = None
+        if not task.done():
+            self.cut()
+        return await task
+
     def freeze(self) -> None:
         """From now on nothing gets through, and nobody is told."""
         self._flowing.clear()
@@ -170,16 +197,21 @@ class Proxy:
             return
         self._pairs |= {writer, back}
         for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.ensure_future(self._pump(source, sink))
+            task = asyncio.ensure_future(self._pump(source, sink, sink is writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(1 << 16):
                 if self.delay:
                     await asyncio.sleep(self.delay)
                 await self._flowing.wait()
+                if answers and self._lets is not None:
+                    if self._lets == 0:
+                        self._swallowed.set()
+                        continue
+                    self._lets -= 1
                 sink.write(data)
                 await sink.drain()
         self._pairs.discard(sink)
