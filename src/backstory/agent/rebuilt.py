@@ -81,7 +81,16 @@ def rebuild(
         source = ViewSource(view, stop=state["length"])
         source.system = [(-1, system_message(frozen.system))] if frozen.system else []
         bare = {**state, "items": [], "tokens": []}
-        fitted = assemble(source, goal, counter, Budget(), tools=frozen.tools, state=bare, ready=False)
+        fitted = assemble(
+            source,
+            goal,
+            counter,
+            Budget(),
+            tools=frozen.tools,
+            state=bare,
+            factor=state["factor"],
+            ready=False,
+        )
         read, positions = read_all(fitted.messages, goal.format)
     except BackstoryError as error:
         return Rebuilt(

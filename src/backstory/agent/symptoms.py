@@ -6,13 +6,13 @@ Each looks at one request as it was logged and rebuilt. The table that they belo
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backstory.agent.rebuilt import Rebuilt
-from backstory.agent.sources.runtime import without_runtime
 from backstory.messages import Message, texts
 from backstory.records import Record
 
@@ -23,6 +23,10 @@ FILES = {"agents": "AGENTS.md", "soul": "SOUL.md", "user": "USER.md", "memory": 
 
 CACHE_LEAST = 1024
 """Tokens from which on providers cache a prefix: https://platform.openai.com/docs/guides/prompt-caching."""
+
+
+_BLOCKS = re.compile(r"\s*<(runtime|retrieved)>\n.*?\n</\1>\s*(?=<runtime>|\Z)", re.DOTALL)
+"""What stands after the user's words, in whatever way the format joined it to them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,8 +172,11 @@ def not_cached(case: Case) -> str:
 
 
 def big_result(case: Case) -> str:
+    names = {call.id: call.name for sent in case.rebuilt.sent for call in sent.message.calls}
     results = [
-        (sent.tokens, _tool(sent.message)) for sent in case.rebuilt.sent if sent.message.role == "tool"
+        (sent.tokens, names.get(sent.message.results[0].call_id, "a tool"))
+        for sent in case.rebuilt.sent
+        if sent.message.results
     ]
     if not results or not case.total:
         return ""
@@ -318,10 +325,6 @@ def told(why: str, since: Sequence[Record]) -> str:
     return why
 
 
-def _tool(message: Message) -> str:
-    return next((part.name for part in message.results if part.name), None) or "a tool"
-
-
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
@@ -334,8 +337,10 @@ def _same(arguments: str) -> str:
 
 
 def preview(message: Message, limit: int = 200) -> str:
-    """What a message says, in a line: its text, else its calls, else the kinds of its parts."""
-    said = texts([part for part in without_runtime(message).parts if part not in message.calls])
+    """What a message says, in a line, as people see it: its text and its calls, else the kinds of its parts."""
+    said = texts([part for part in message.parts if part not in message.calls])
+    if message.role == "user":
+        said = _BLOCKS.sub("", said)
     calls = " ".join(f"{call.name}({call.arguments})" for call in message.calls)
     whole = " ".join(f"{said} {calls}".split())
     return whole[:limit] if whole else ", ".join(type(part).__name__.lower() for part in message.parts)
