@@ -145,11 +145,18 @@ class Fitting:
 
     def renew(self, window: Window) -> Window:
         """A new epoch, cut to the low mark where that is needed: what only kept the prefix is given up."""
-        self.full = True
+        decided = self.sent, self.seals
+        renewed = window
         if self.sent or self.seals:
             self.sent, self.seals = {}, set()
-            window = self.window(window.cut, window.kept)
-        return self.settled(self.narrow(window, low=True))
+            renewed = self.window(window.cut, window.kept)
+        renewed = self.narrow(renewed, low=True)
+        if renewed.cut == window.cut and self.fits(window) and not self.holds(renewed):
+            # a step alone has more messages than there may be: nothing is gained by another epoch
+            self.sent, self.seals = decided
+            return self.legal(window)
+        self.full = True
+        return self.settled(renewed)
 
     def forget(self, position: int, *, system: bool) -> bool:
         """Take back what was decided from a position on, since the list is another one there; or, where the
@@ -183,7 +190,7 @@ class Fitting:
         history = self.history
         while window.cut > history.head:
             position, tokens = window.cut, 0
-            while position == window.cut or not begins_turn(history, position):
+            while position > history.head and (position == window.cut or not begins_turn(history, position)):
                 position -= 1
                 tokens += sum(self.count(message) for message in history.at(position))
                 if tokens > most:
@@ -274,6 +281,10 @@ class Fitting:
             kept = (positions[choice.kept[0]], positions[choice.kept[1] - 1] + 1)
         return positions[choice.start], kept
 
+    def fits(self, window: Window) -> bool:
+        """Whether a window is within the budget."""
+        return self.limits.tokens is None or window.total + self.fixed <= self.limits.tokens
+
     def holds(self, window: Window) -> bool:
         """Whether a window is within all limits."""
         if self.limits == Limits():
@@ -314,7 +325,7 @@ class Fitting:
     def settled(self, window: Window) -> Window:
         """The window of this request; it may still be over its tokens, where nothing more can be cut."""
         self.asked = max(self.asked, window.total)
-        return self.legal(window if self.holds(window) else self.shrink_results(window))
+        return self.legal(window if self.fits(window) else self.shrink_results(window))
 
     def legal(self, window: Window) -> Window:
         """The last look: what was mended must be legal. Anything else is our bug, and is never sent in silence."""
@@ -339,7 +350,7 @@ class Fitting:
         goals = [(self.limits.tokens, LEAST)]
         if self.full:
             goals.insert(0, (int(self.limits.tokens * self.low_mark), FAIR))
-        return next(filter(self.holds, (self.shrunk(window, *goal) for goal in goals)), window)
+        return next(filter(self.fits, (self.shrunk(window, *goal) for goal in goals)), window)
 
     def shrunk(self, window: Window, tokens: int, least: int) -> Window:
         """The window in so many tokens, by previews of `least` tokens and more; the same window where that fails."""

@@ -77,7 +77,12 @@ class History:
 
     def between(self, start: int, stop: int) -> list[tuple[int, Message]]:
         """The messages of the items `start` up to `stop`, each with its position."""
-        return [(position, message) for position in range(start, stop) for message in self.at(position)]
+        read = self._read
+        return [
+            (position, message)
+            for position in range(start, stop)
+            for message in read.get(position) or self.at(position)
+        ]
 
 
 def begins_turn(source: Source, position: int) -> bool:

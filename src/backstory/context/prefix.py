@@ -11,12 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+).encode  # made once: `json.dumps` makes one each time
+
 
 def canonical(value: Any) -> bytes:
     """A JSON value as bytes that depend on nothing but its meaning. Raises `ValueError` for what is no JSON."""
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
-    ).encode()
+    return _encode(value).encode()
 
 
 def digest(value: Any) -> str:

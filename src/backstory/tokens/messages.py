@@ -51,8 +51,10 @@ def count_message(message: Message, counter: Counter, format: str) -> int:
     key = f"{counter.name}/{format}"
     known = message._counts.get(key)
     if known is None:
-        provider = PROVIDERS[format]
-        known = PER_MESSAGE + sum(count_part(part, counter, provider) for part in message.parts)
+        provider, count = PROVIDERS[format], counter.count
+        known = PER_MESSAGE
+        for part in message.parts:
+            known += count(part.text) if type(part) is Text else count_part(part, counter, provider)
         if message.name is not None and message.role != "tool":
             known += PER_NAME + counter.count(message.name)
         if format == "openai_chat" and message.role == "tool":
