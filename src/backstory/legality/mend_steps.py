@@ -126,27 +126,23 @@ class _Stepper:
             kept, told = self.keep(index, calls)
             results += kept
             notes += told
-        results = self.ordered(results, self.bench.entries[start].position)
+        if self.target.ordered_results and not _ascends(results):
+            position = self.bench.entries[start].position
+            self.bench.report("result.order", position, "put the results in the order of their calls")
         for call, number in calls.items():
             answer = self.pairs.answer.get(call)
             if answer is None:
                 results.append(([number], self.synthetic(call)))
             elif self.moves and not stop <= answer.message < end:
                 results.append(([number], self.moved(answer)))
-        if not self.target.parallel_calls and len(calls) > 1:
-            self.out += self.one_by_one(response, results)
-        elif self.target.ordered_results and not _ascends(results):
-            self.out += response + [entry for _, entry in sorted(_singles(results), key=lambda kept: kept[0])]
-        else:
+        if self.target.ordered_results and not _ascends(results):
+            results = sorted(_singles(results), key=lambda kept: kept[0])
+        if self.target.parallel_calls or len(calls) < 2:
             self.out += response + [entry for _, entry in results]
+        else:
+            self.out += self.one_by_one(response, results)
         self.out += notes
         return end
-
-    def ordered(self, results: list[Kept], position: int) -> list[Kept]:
-        if not self.target.ordered_results or _ascends(results):
-            return results
-        self.bench.report("result.order", position, "put the results in the order of their calls")
-        return sorted(_singles(results), key=lambda kept: kept[0])
 
     def response(self, start: int, stop: int, calls: Iterable[Place]) -> list[Entry]:
         """The messages of a response, its calls under ids that the target takes."""
