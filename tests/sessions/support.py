@@ -56,7 +56,7 @@ DURABLE = ("append", "post", "take", "put_blob", "put_draft")
 
 
 class Dying(Wrapped):
-    """Dies at the `at`-th durable point: right before it, or, with `after`, right after it. Every later call dies, too."""
+    """Dies at the `at`-th durable point: right before it, or, with `after`, right after it. Later calls die, too."""
 
     def __init__(self, inner: Any, at: int | None = None, *, after: bool = False) -> None:
         super().__init__(inner)
@@ -112,8 +112,15 @@ async def records_of(store: Any, session: SessionId = S) -> list[Record]:
     return found
 
 
+def whole(records: Sequence[Record]) -> View:
+    """The view of a log, with all of its messages loaded."""
+    view = fold(records)
+    view.load([record for record in records if record.seq < view.loaded])
+    return view
+
+
 async def view_of(store: Any, session: SessionId = S) -> View:
-    return fold(await records_of(store, session))
+    return whole(await records_of(store, session))
 
 
 def said(view: View) -> list[tuple[str, str]]:
@@ -195,7 +202,7 @@ def check_log(records: Sequence[Record], *, dense: bool = True) -> None:
             assert len(message.message.calls) > place[1]
             calls[hash(place)] = calls.get(hash(place), 0) + 1
             assert calls[hash(place)] == 1, "a call was started twice"
-    view = fold(records)
+    view = whole(records)
     covered = coverage(records)
     assert [r.seq for r in view.live()] == [seq for seq, by in covered.items() if by == "view"]
 

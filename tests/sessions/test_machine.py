@@ -1,4 +1,4 @@
-"""A rule-based machine: operations on one session, with crashes and a second process, against a plain in-memory model."""
+"""A rule-based machine: operations on one session, with crashes and a second process, against plain lists."""
 
 import asyncio
 
@@ -194,7 +194,7 @@ class SessionMachine(RuleBasedStateMachine):
         shown = self.plain.shown()
         place = data.draw(st.integers(0, len(shown) - 1))
         session, _ = self.process[0].sessions.peek(S)
-        turns = [n for n in operations.shown_turns(self.run(session.refresh()))]
+        turns = operations.shown_turns(self.run(session.refresh()))
         undone = self.run(operations.edit(session, turns[place]))
         assert list(undone.turns) == turns[place:]
         self.hide(shown[place:])
