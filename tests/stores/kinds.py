@@ -9,7 +9,8 @@ import pytest
 
 from backstory.stores import Store
 from backstory.stores.postgres.store import PostgresStore
-from tests.servers import PostgresServer, RedisServer, running_postgres
+from backstory.stores.redis.store import RedisStore
+from tests.servers import PostgresServer, RedisServer, running_postgres, running_redis
 
 names = itertools.count(1)
 
@@ -31,8 +32,14 @@ def postgres(url: str, prefix: str, *, quick: bool = False, **options: Any) -> S
     return PostgresStore(url, schema=prefix, **{**times, **options})
 
 
+def redis(url: str, prefix: str, *, quick: bool = False, **options: Any) -> Store:
+    times = {"timeout": 2.0, "connect_timeout": 1.0, "command_timeout": 1.0} if quick else {}
+    return RedisStore(url, prefix=prefix, **{**times, **options})
+
+
 MAKERS: dict[str, tuple[Callable[..., Store], Callable[[], Any]]] = {
     "postgres": (postgres, running_postgres),
+    "redis": (redis, running_redis),
 }
 
 
@@ -48,9 +55,9 @@ def connections(server: PostgresServer | RedisServer) -> int:
             ).fetchone()
             assert row is not None
             return int(row[0])
-    import redis
+    from redis import Redis
 
-    with redis.Redis.from_url(server.url()) as client:
+    with Redis.from_url(server.url()) as client:
         return len(client.client_list()) - 1
 
 

@@ -1,0 +1,1 @@
+"""Sessions in Redis: see `backstory.stores.redis.store`."""
