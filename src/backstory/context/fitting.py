@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 from backstory.context.history import Source, begins_step, begins_turn, message_from
 from backstory.context.ledger import Condensed
 from backstory.context.passes import Entries, condense, level, numbered
 from backstory.context.preview import FAIR, LEAST
 from backstory.context.state import Preview, State
-from backstory.context.window import Choice, Limits, choose
+from backstory.context.window import Choice, Limits, Window, choose
 from backstory.errors import IllegalRequest
 from backstory.legality.bench import CallPlace
-from backstory.legality.repair import Mended, mend
+from backstory.legality.repair import mend
 from backstory.legality.rules import problems
-from backstory.legality.steps import head_length, pair, turns
+from backstory.legality.steps import turns
 from backstory.messages import Message, Part, Synthetic, ToolResult
 from backstory.targets import Target
 from backstory.tokens import Counter
@@ -29,45 +28,6 @@ from backstory.tokens.messages import PRIMING, PROVIDERS, count_message, count_p
 
 _ROUNDS = 8
 """Previews are cut at line ends, so that how much they save is known only once they are made."""
-
-
-@dataclass(kw_only=True)
-class Window:
-    """What is replayed: from position `cut` on, and before it the user message at `kept`; mended, and counted."""
-
-    cut: int
-    kept: tuple[int, int] | None
-    mended: Mended
-    tokens: list[int]
-    head: int = field(init=False)
-    total: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.head = head_length(self.mended.messages)
-        self.total = sum(self.tokens)
-
-    @property
-    def messages(self) -> list[Message]:
-        return self.mended.messages
-
-    @property
-    def positions(self) -> list[int]:
-        return self.mended.positions
-
-    def invented(self) -> dict[CallPlace, Synthetic]:
-        """Calls that are answered by a synthetic result here, by their places in the caller's list."""
-        if not any(result.synthetic for message in self.messages for result in message.results):
-            return {}
-        pairs = pair(self.messages)
-        counts: dict[int, int] = {}
-        found: dict[CallPlace, Synthetic] = {}
-        for call in pairs.calls:
-            position = self.positions[call.message]
-            number = counts[position] = counts.get(position, -1) + 1
-            answer = pairs.answer.get(call)
-            if answer is not None and (kind := pairs.results[answer].synthetic) is not None:
-                found[CallPlace(position, number)] = kind
-        return found
 
 
 class Fitting:

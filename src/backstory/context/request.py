@@ -14,10 +14,11 @@ from typing import Any
 
 from backstory.context import prefix
 from backstory.context.budget import Budget
-from backstory.context.fitting import Fitting, Window
+from backstory.context.fitting import Fitting
 from backstory.context.history import Source
 from backstory.context.ledger import Dropped, Ledger, Line
 from backstory.context.state import State
+from backstory.context.window import Window
 from backstory.errors import BudgetExceeded, InvalidInput
 from backstory.formats import wire_format
 from backstory.formats.base import Written

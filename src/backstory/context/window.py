@@ -10,12 +10,14 @@ Pure: it sees messages and their tokens, and `backstory.legality.steps` says whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backstory.context.budget import LOW_MARK
 from backstory.errors import ConfigurationError
-from backstory.legality.steps import Turn, turns
-from backstory.messages import Message
+from backstory.legality.bench import CallPlace
+from backstory.legality.repair import Mended
+from backstory.legality.steps import Turn, head_length, pair, turns
+from backstory.messages import Message, Synthetic
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,3 +124,42 @@ def _inside(turn: Turn, tokens: Sequence[int], high: Limits, low: Limits, positi
         return Choice(turn.start, fits=fits)
     own = first > turn.start and positions[turn.start] != positions[first]  # else it is a mark of ours
     return Choice(start, (turn.start, first) if own else None, fits=fits)
+
+
+@dataclass(kw_only=True)
+class Window:
+    """What is replayed: from position `cut` on, and before it the user message at `kept`; mended, and counted."""
+
+    cut: int
+    kept: tuple[int, int] | None
+    mended: Mended
+    tokens: list[int]
+    head: int = field(init=False)
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.head = head_length(self.mended.messages)
+        self.total = sum(self.tokens)
+
+    @property
+    def messages(self) -> list[Message]:
+        return self.mended.messages
+
+    @property
+    def positions(self) -> list[int]:
+        return self.mended.positions
+
+    def invented(self) -> dict[CallPlace, Synthetic]:
+        """Calls that are answered by a synthetic result here, by their places in the caller's list."""
+        if not any(result.synthetic for message in self.messages for result in message.results):
+            return {}
+        pairs = pair(self.messages)
+        counts: dict[int, int] = {}
+        found: dict[CallPlace, Synthetic] = {}
+        for call in pairs.calls:
+            position = self.positions[call.message]
+            number = counts[position] = counts.get(position, -1) + 1
+            answer = pairs.answer.get(call)
+            if answer is not None and (kind := pairs.results[answer].synthetic) is not None:
+                found[CallPlace(position, number)] = kind
+        return found
