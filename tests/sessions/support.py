@@ -93,7 +93,7 @@ async def killed(work: Any) -> bool:
     try:
         await work
     except Killed:
-        for task in asyncio.all_tasks() - before - {asyncio.current_task()}:  # type: ignore[arg-type]
+        for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
             task.cancel()
         await asyncio.sleep(0)
         return True
@@ -149,7 +149,7 @@ def coverage(records: Sequence[Record]) -> dict[int, str]:
         if record.kind == "undo" and "undoes" in data:
             del undos[data["undoes"]]
         elif record.kind == "undo":
-            undos[record.seq] = [tuple(s) for s in data.get("spans", [[data.get("first"), data.get("last")]])]  # type: ignore[misc]
+            undos[record.seq] = [tuple(s) for s in data.get("spans", [[data.get("first"), data.get("last")]])]
             kinds[record.seq] = data["of"]
         elif record.kind == "cut":
             kept = data.get("kept")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.formats import wire_format
 from backstory.formats.synthetic import SYNTHETIC_TEXTS
-from backstory.messages import ToolCall, assistant, tool, user
+from backstory.messages import ToolCall, assistant, texts, tool, user
 from backstory.records import NewRecord, new_message, stamp
 from backstory.sessions.recovery import INTERRUPTED, close_calls, end_turn, open_calls
 from backstory.sessions.view import fold
@@ -44,8 +44,8 @@ def test_finished_results_are_kept_and_the_others_told_apart():
     assert [(place, call.id) for place, call in open_calls(view)] == [((3, 1), "b"), ((3, 2), "c")]
     closed = [*records, *close_calls(view)]
     assert synthetics(closed) == [("b", "outcome_unknown"), ("c", "not_started")]
-    texts = [r.message.results[0].content[0].text for r in fold(log(closed)).messages if r.message.results]
-    assert texts == ["real", SYNTHETIC_TEXTS["outcome_unknown"], SYNTHETIC_TEXTS["not_started"]]
+    told = [texts(r.message.results[0].content) for r in fold(log(closed)).messages if r.message.results]
+    assert told == ["real", SYNTHETIC_TEXTS["outcome_unknown"], SYNTHETIC_TEXTS["not_started"]]
 
 
 def test_earlier_steps_of_the_turn_keep_their_results_and_a_reused_id_is_another_call():
