@@ -159,6 +159,14 @@ def test_outputs_are_of_their_calls_kind():
     assert messages[2]["type"] == "custom_tool_call_output"
 
 
+def test_a_functions_output_becomes_what_a_shell_prints():
+    call = {"type": "shell_call", "call_id": "1", "action": {"commands": ["ls"]}, "status": "completed"}
+    output = {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "A"}]}
+    repaired = repair([call, output], source="openai_responses", target="openai_responses")
+    chunk = {"stdout": "A", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+    assert repaired.messages[1] == {"type": "shell_call_output", "call_id": "1", "output": [chunk]}
+
+
 def test_what_the_server_holds_may_be_answered():
     items = [
         {"type": "item_reference", "id": "fc_1"},

@@ -61,6 +61,8 @@ def _chunks(result: ToolResult) -> list[Item]:
     found: list[Item] = []
     for part in result.content:
         native = part.native if part.native is not None and part.native.format == NAME else None
+        if native is not None and "stdout" not in native.value:
+            native = None  # a piece of another kind of output
         if native is not None and native.intact:
             found.append(dict(native.value))
             continue
