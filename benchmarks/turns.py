@@ -1,0 +1,276 @@
+"""What a durable turn and a cold request cost, at any length, against a raw floor and against nanobot's sessions.
+
+    python benchmarks/turns.py                     # 1,000 and 50,000 messages; makes an environment for nanobot-ai
+    python benchmarks/turns.py --no-peers          # ours and the floor alone, no network
+
+The conversation is that of the peers' figures: turns of four messages (the user's 60 tokens, a call, its result of 400,
+an answer of 120), English and Chinese mixed. CPU time of the process, user and system; the least of several rounds.
+
+- *durable turn*: four durable points (user · assistant with its call · result · final answer) on the files store, fsync
+  before each acknowledgement. The floor makes the same four raw appends with fdatasync, and counts their tokens.
+- *cold request*: open the session in a fresh object, and build the request of the next turn, of 8,000 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import backstory
+from backstory.tokens import count_text
+
+ROOT = Path(__file__).resolve().parent.parent
+KEY = "bench:1"
+BUDGET = 8_000
+WORDS = (
+    "the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers "
+    "and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库"
+).split()  # noqa: SIM905 - a sentence reads better than a list of its words
+    "the",
+    "stock",
+    "of",
+    "jasmine",
+    "tea",
+    "in",
+    "northern",
+    "warehouse",
+    "was",
+    "counted",
+    "again",
+    "this",
+    "morning",
+    "please",
+    "check",
+    "order",
+    "numbers",
+    "and",
+    "delivery",
+    "dates",
+    "before",
+    "noon",
+    "库存",
+    "盘点",
+    "结果",
+    "已经",
+    "更新",
+    "请",
+    "核对",
+    "订单",
+    "编号",
+    "与",
+    "发货",
+    "日期",
+    "茶叶",
+    "仓库",
+]
+
+Row = tuple[str, str, str, str]
+
+
+def rows(count: int, seed: int = 1) -> list[Row]:
+    """What is said in so many turns: user, arguments, result, answer."""
+    chance = random.Random(seed)
+
+    def text(tokens: int) -> str:
+        return " ".join(f"{chance.choice(WORDS)}{chance.randrange(1000)}" for _ in range(tokens // 3))
+
+    return [(text(60), json.dumps({"q": text(10)}), text(400), text(120)) for _ in range(count)]
+
+
+def call(number: int, arguments: str) -> dict[str, object]:
+    function = {"name": "look", "arguments": arguments}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}],
+    }
+
+
+async def say(bs: backstory.Backstory, number: int, row: Row) -> None:
+    """One durable turn, with the model's part given."""
+    user, arguments, result, answer = row
+    async with bs.turn(KEY, user) as turn:
+        await turn.record(call(number, arguments))
+        for waiting in turn.open_calls:
+            await turn.result(waiting, result)
+        await turn.record({"role": "assistant", "content": answer})
+
+
+def floor(file: int, number: int, row: Row) -> None:
+    """The same four messages as raw lines, each synced, each counted."""
+    user, arguments, result, answer = row
+    for message, text in (
+        ({"role": "user", "content": user}, user),
+        (call(number, arguments), arguments),
+        ({"role": "tool", "tool_call_id": f"c{number}", "content": result}, result),
+        ({"role": "assistant", "content": answer}, answer),
+    ):
+        line = json.dumps({**message, "tokens": count_text(text)}, ensure_ascii=False)
+        os.write(file, line.encode() + b"\n")
+        os.fdatasync(file)
+
+
+async def rounds(work: Callable[[list[Row]], Awaitable[None]], count: int, times: int, seed: int) -> float:
+    """CPU milliseconds of one turn: the least of several rounds, each over texts that were never counted."""
+    found = []
+    for number in range(times):
+        given = rows(count, seed + number)
+        start = time.process_time()
+        await work(given)
+        found.append((time.process_time() - start) / count * 1000)
+    return min(found)
+
+
+async def fill(folder: Path, messages: int) -> None:
+    """A session of so many messages, written by turns, without waiting for the disk."""
+    async with backstory.open(
+        folder, target="openai_chat", budget=BUDGET, runtime=False, durability="process"
+    ) as bs:
+        for number, row in enumerate(rows(messages // 4)):
+            await say(bs, number, row)
+
+
+async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, float]:
+    """(floor, ours): CPU milliseconds of a turn, taken in alternation on one disk."""
+    raw = os.open(folder / "floor.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    async def floors(given: list[Row]) -> None:
+        for number, row in enumerate(given):
+            floor(raw, number, row)
+
+    async with backstory.open(folder, target="openai_chat", budget=BUDGET, runtime=False) as bs:
+
+        async def ours(given: list[Row]) -> None:
+            for number, row in enumerate(given):
+                await say(bs, number, row)
+
+        await ours(rows(4, 7))
+        best = [await rounds(work, turns, 1, 100 + n) for n in range(times) for work in (floors, ours)]
+    os.close(raw)
+    return min(best[::2]), min(best[1::2])
+
+
+async def cold_request(folder: Path, times: int) -> float:
+    """CPU milliseconds to open a session in a fresh object and build its next request; the copy is made outside."""
+    found = []
+    for number in range(times):
+        copy = folder.with_name(f"{folder.name}-copy{number}")
+        shutil.copytree(folder, copy)
+        start = time.process_time()
+        async with (
+            backstory.open(copy, target="openai_chat", budget=BUDGET, runtime=False) as bs,
+            bs.turn(KEY, "How many boxes are left?") as turn,
+        ):
+            request = await turn.request()
+            found.append((time.process_time() - start) * 1000)
+        assert request.ledger.total <= BUDGET
+        shutil.rmtree(copy)
+    return min(found)
+
+
+NANOBOT = """
+import json, pathlib, sys, time
+from nanobot.session.manager import SessionManager
+folder, given = pathlib.Path(sys.argv[1]), json.load(open(sys.argv[2]))
+manager = SessionManager(folder)
+session = manager.get_or_create("bench:1")
+for message in given:
+    role = message.pop("role"); content = message.pop("content") or ""
+    session.add_message(role, content, **message)
+manager.save(session)
+best = []
+for _ in range(3):
+    start = time.process_time()
+    fresh = SessionManager(folder).get_or_create("bench:1")
+    fresh.get_history(max_messages=60)
+    best.append(time.process_time() - start)
+print(min(best) * 1000)
+"""
+
+
+def nanobot(python: str, messages: int) -> float | None:
+    """CPU milliseconds in which nanobot's SessionManager opens a session of this length and gives its history."""
+    given = []
+    for number, (user, arguments, result, answer) in enumerate(rows(messages // 4)):
+        given += [
+            {"role": "user", "content": user},
+            call(number, arguments),
+            {"role": "tool", "tool_call_id": f"c{number}", "name": "look", "content": result},
+            {"role": "assistant", "content": answer},
+        ]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "given.json")
+        file.write_text(json.dumps(given, ensure_ascii=False), encoding="utf-8")
+        done = subprocess.run(
+            [python, "-c", NANOBOT, folder, str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HOME": folder},
+        )
+    if done.returncode:
+        print(f"nanobot-ai could not be measured: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return None
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+def peer() -> str | None:
+    """The Python of an environment with nanobot-ai, made where there is none; `None` where that fails."""
+    home = ROOT / ".venv-peers" / "nanobot"
+    python = home / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "nanobot-ai==0.3.5"]
+    if subprocess.run(install, check=False).returncode:
+        print("nanobot-ai cannot be installed here: its figures are left out", file=sys.stderr)
+        return None
+    return str(python)
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    count_text("load the vocabulary")
+    python = peer() if arguments.peers else None
+    print(
+        f"{'messages':>10} {'floor':>8} {'turn':>8} {'ratio':>7} {'cold request':>14} {'nanobot':>10}  (CPU ms)"
+    )
+    cold: dict[int, float] = {}
+    theirs: float | None = None
+    for messages in arguments.messages:
+        folder = Path(tempfile.mkdtemp(prefix="backstory-bench-", dir=arguments.folder))
+        await fill(folder / "workspace", messages)
+        cold[messages] = await cold_request(folder / "workspace", arguments.times)
+        raw, ours = await durable_turn(folder / "workspace", arguments.turns, arguments.times)
+        theirs = nanobot(python, messages) if python else None
+        told = f"{theirs:10,.1f}" if theirs is not None else f"{'-':>10}"
+        print(f"{messages:>10,} {raw:8.2f} {ours:8.2f} {ours / raw:7.2f} {cold[messages]:14.2f} {told}")
+        shutil.rmtree(folder)
+    print(f"cold request, largest to smallest: {max(cold.values()) / min(cold.values()):.2f} (at most 1.3)")
+    if theirs is not None:
+        longest = max(arguments.messages)
+        print(f"nanobot to ours at {longest:,} messages: {theirs / cold[longest]:,.0f} times (at least 100)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--messages", type=int, nargs="+", default=[1_000, 50_000])
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument(
+        "--folder", default=None, help="where to write; a real disk, not a memory file system"
+    )
+    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    asyncio.run(measure(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
