@@ -36,43 +36,6 @@ WORDS = (
     "the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers "
     "and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库"
 ).split()  # noqa: SIM905 - a sentence reads better than a list of its words
-    "the",
-    "stock",
-    "of",
-    "jasmine",
-    "tea",
-    "in",
-    "northern",
-    "warehouse",
-    "was",
-    "counted",
-    "again",
-    "this",
-    "morning",
-    "please",
-    "check",
-    "order",
-    "numbers",
-    "and",
-    "delivery",
-    "dates",
-    "before",
-    "noon",
-    "库存",
-    "盘点",
-    "结果",
-    "已经",
-    "更新",
-    "请",
-    "核对",
-    "订单",
-    "编号",
-    "与",
-    "发货",
-    "日期",
-    "茶叶",
-    "仓库",
-]
 
 Row = tuple[str, str, str, str]
 
