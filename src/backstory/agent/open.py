@@ -17,6 +17,8 @@ from backstory.sessions.lease import TTL
 from backstory.stores.base import Durability, Store
 from backstory.stores.files import FilesStore
 from backstory.stores.in_memory import InMemoryStore
+from backstory.stores.postgres.store import PostgresStore
+from backstory.stores.redis.store import RedisStore
 from backstory.stores.sqlite import SqliteStore
 from backstory.targets import Target
 
@@ -45,8 +47,9 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     """Sessions in a place, and turns over a model.
 
     `location` is a workspace folder, ``sqlite:///chat.db`` for one file (absolute: ``sqlite:////var/chat.db``),
-    ``memory:`` for nothing that lasts, or a store. `model` is what `say` and `stream` ask; with your own client, leave
-    it out, use `turn`, and name the `target`.
+    ``postgresql://…`` or ``redis://…`` for many machines (docs/stores.md), ``memory:`` for nothing that lasts, or a
+    store. `model` is what `say` and `stream` ask; with your own client, leave it out, use `turn`, and name the
+    `target`.
 
     How much is sent: `budget` is tokens of all input; or `window` (input and output) with `reserve` for the output;
     else what the model says of itself. `max_turns` and `max_messages` bind as well. `preset` names the shares by which
@@ -95,8 +98,12 @@ def _store(location: str | os.PathLike[str] | Store, durability: Durability) -> 
     scheme, found, _ = place.partition("://")
     if scheme == "sqlite":
         return SqliteStore(place, durability=durability), None
+    if found and scheme in ("postgresql", "postgres"):
+        return PostgresStore(place, durability=durability), None
+    if found and scheme in ("redis", "rediss"):
+        return RedisStore(place, durability=durability), None
     if found:
         raise ConfigurationError(
-            f"no store for {scheme}://… is installed; give a folder, sqlite:///file, or memory:"
+            f"there is no store for {scheme}://…; give a folder, sqlite:///file, postgresql://…, redis://…, or memory:"
         )
     return FilesStore(place, durability=durability), Path(place)

@@ -26,6 +26,8 @@ _EXPORTS: dict[str, str] = {
     **dict.fromkeys(("Clock", "ManualClock", "SystemClock"), "clock"),
     "FilesStore": "files",
     "InMemoryStore": "in_memory",
+    "PostgresStore": "postgres.store",
+    "RedisStore": "redis.store",
     "SqliteStore": "sqlite",
 }
 
@@ -45,6 +47,8 @@ __all__ = [
     "ManualClock",
     "NewEntry",
     "Posted",
+    "PostgresStore",
+    "RedisStore",
     "Replacement",
     "Report",
     "SessionId",
@@ -63,6 +67,8 @@ if TYPE_CHECKING:
     from backstory.stores.clock import SystemClock as SystemClock
     from backstory.stores.files import FilesStore as FilesStore
     from backstory.stores.in_memory import InMemoryStore as InMemoryStore
+    from backstory.stores.postgres.store import PostgresStore as PostgresStore
+    from backstory.stores.redis.store import RedisStore as RedisStore
     from backstory.stores.sqlite import SqliteStore as SqliteStore
     from backstory.stores.values import DEFAULT_SCOPE as DEFAULT_SCOPE
     from backstory.stores.values import Appended as Appended
