@@ -32,10 +32,11 @@ from backstory.tokens import count_text
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "bench:1"
 BUDGET = 8_000
-WORDS = (
-    "the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers "
-    "and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库"
-).split()  # noqa: SIM905 - a sentence reads better than a list of its words
+SENTENCE = """
+    the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers
+    and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库
+"""
+WORDS = SENTENCE.split()
 
 Row = tuple[str, str, str, str]
 
@@ -144,8 +145,10 @@ async def cold_request(folder: Path, times: int) -> float:
 NANOBOT = """
 import json, pathlib, sys, time
 from nanobot.session.manager import SessionManager
-folder, given = pathlib.Path(sys.argv[1]), json.load(open(sys.argv[2]))
-manager = SessionManager(folder)
+home, given = pathlib.Path(sys.argv[1]), json.load(open(sys.argv[2]))
+folder, root = home / "workspace", home / "sessions"
+folder.mkdir()
+manager = SessionManager(folder, sessions_root=root)
 session = manager.get_or_create("bench:1")
 for message in given:
     role = message.pop("role"); content = message.pop("content") or ""
@@ -154,7 +157,7 @@ manager.save(session)
 best = []
 for _ in range(3):
     start = time.process_time()
-    fresh = SessionManager(folder).get_or_create("bench:1")
+    fresh = SessionManager(folder, sessions_root=root).get_or_create("bench:1")
     fresh.get_history(max_messages=60)
     best.append(time.process_time() - start)
 print(min(best) * 1000)
