@@ -45,7 +45,7 @@ async def runs():
         open_log = await records(bs)
     found += [open_log, await records(bs)]
     bs = opened("one " * 300, "two " * 300, "three", "four", budget=900, tools=())
-    for text in ("alpha " * 90, "beta " * 380, "gamma " * 90):
+    for text in ("alpha " * 90, "beta " * 300, "gamma " * 90):
         await bs.say("s", text)
     found.append(await records(bs))
     return found
