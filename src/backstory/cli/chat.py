@@ -73,7 +73,7 @@ class Chat:
         note(f"{self.key} in {shown(self._folder)}", "bold")
         note(line)
         if self._tools:
-            note("Its tools read and search the files there, and keep notes (--no-tools: without).")
+            note("Its tools read and search the files there and keep notes (--no-tools: none).")
         note("/help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.")
         self._tell_left_open()
         print(file=self.teller.aside)
