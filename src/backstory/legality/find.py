@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from backstory.legality.shapes import misshapen, misshapen_part, out_of_place
 from backstory.legality.steps import Pairing, Place, continues, head_length, pair
 from backstory.legality.values import (
+    carries,
     good_name,
     has_blank_text,
     has_good_id,
@@ -93,15 +94,20 @@ def blank_text(view: View) -> Iterator[Breach]:
 
 
 def trailing_space(view: View) -> Iterator[Breach]:
-    if view.messages and has_trailing_space(view.messages[-1]):
+    if view.messages and trailing_text(view.messages[-1], view.target) is not None:
         yield len(view.messages) - 1, "the final assistant message ends with white space"
 
 
-def has_trailing_space(message: Message) -> bool:
-    if message.role != "assistant" or not message.parts:
-        return False
-    last = message.parts[-1]
-    return isinstance(last, (Text, Refusal)) and last.text != last.text.rstrip()
+def trailing_text(message: Message, target: Target) -> int | None:
+    """The part of the assistant's that ends with white space where the target reads the last of it."""
+    if message.role != "assistant":
+        return None
+    for number in range(len(message.parts) - 1, -1, -1):
+        part = message.parts[number]
+        if carries(part, target):
+            spaced = isinstance(part, (Text, Refusal)) and part.text != part.text.rstrip()
+            return number if spaced else None
+    return None
 
 
 def empty(view: View) -> Iterator[Breach]:

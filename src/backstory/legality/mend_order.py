@@ -8,7 +8,7 @@ from backstory.formats.synthetic import NO_ANSWER_TEXT
 from backstory.formats.units import late_system as system_text
 from backstory.legality.arguments import clean_text
 from backstory.legality.bench import Bench, Entry
-from backstory.legality.find import empty_messages, has_trailing_space
+from backstory.legality.find import empty_messages, trailing_text
 from backstory.legality.steps import head_length
 from backstory.legality.values import is_blank, is_empty
 from backstory.messages import Media, Message, Part, Reasoning, Refusal, Text, assistant, evolve, texts, user
@@ -180,11 +180,12 @@ def trailing_space(bench: Bench) -> None:
     if bench.target.format != "anthropic" or not bench.entries:
         return
     position, message = bench.entries[-1]
-    if has_trailing_space(message):
-        last = message.parts[-1]
+    number = trailing_text(message, bench.target)
+    if number is not None:
+        last = message.parts[number]
         assert isinstance(last, (Text, Refusal))
-        stripped = evolve(last, text=last.text.rstrip())
-        bench.replace(-1, message.evolve(parts=(*message.parts[:-1], stripped)))
+        parts = (*message.parts[:number], evolve(last, text=last.text.rstrip()), *message.parts[number + 1 :])
+        bench.replace(-1, message.evolve(parts=parts))
         bench.report("content.trailing_space", position, "stripped the white space at the end")
 
 
