@@ -119,6 +119,7 @@ async def test_whatever_is_retried_takes_effect_once(kind, lets):
         await store.close()
 
 
+@pytest.mark.slow
 async def test_a_frozen_network_is_a_typed_error_in_time(kind):
     async with Proxy(kind.server.port) as proxy:
         store = kind.store(proxy.port, quick=True)
@@ -142,6 +143,7 @@ async def test_a_frozen_network_is_a_typed_error_in_time(kind):
         await store.close()
 
 
+@pytest.mark.slow
 async def test_a_frozen_caller_can_be_cancelled_and_the_store_closed(kind):
     async with Proxy(kind.server.port) as proxy:
         store = kind.store(proxy.port, quick=True)
@@ -165,6 +167,7 @@ async def test_a_slow_network_only_takes_longer(kind):
         await store.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_away_is_a_typed_error_and_comes_back(kind):
     async with Proxy(kind.server.port) as proxy:
         store = kind.store(proxy.port, quick=True)
@@ -200,6 +203,7 @@ async def test_a_wait_survives_its_connection(kind):
         await other.close()
 
 
+@pytest.mark.slow
 async def test_the_server_restarts_in_the_middle(own):
     """Writers go on over two restarts, one of them a crash: nothing acknowledged is lost, nothing is there twice."""
     store = own.store(timeout=30.0)
@@ -231,6 +235,7 @@ async def test_the_server_restarts_in_the_middle(own):
     await store.close()
 
 
+@pytest.mark.slow
 async def test_many_processes_write_one_session(kind):
     children = [
         await asyncio.create_subprocess_exec(

@@ -7,6 +7,7 @@ With prefix ``backstory`` a session ``telegram:12345`` of scope ``default`` has:
     backstory:{default/telegram:12345}:batches   hash: the mark of a batch -> its first and last place
     backstory:{default/telegram:12345}:inbox     hash: the digest of an id -> an entry
     backstory:{default/telegram:12345}:draft     string
+    backstory:{default/telegram:12345}:attempts  sorted set: the newest appends without a batch id, for ten minutes
     backstory:{default/telegram:12345}:kept      sorted set: lines from before a repair
     backstory:sessions:default                   sorted set: the keys of a scope's sessions by last activity
     backstory:scopes                             set
@@ -49,6 +50,7 @@ class SessionKeys:
     kept: str
     index: str
     scopes: str
+    attempts: str
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -62,6 +64,7 @@ class SessionKeys:
             self.kept,
             self.index,
             self.scopes,
+            self.attempts,
         )
 
 
@@ -87,11 +90,8 @@ class Keys:
             kept=f"{tagged}:kept",
             index=self.index(session.scope),
             scopes=self.scopes,
+            attempts=f"{tagged}:attempts",
         )
-
-    def attempt(self, session: SessionId, mark: bytes) -> str:
-        """Where an append without a batch id is remembered for a while."""
-        return f"{self.prefix}:{{{named(session.scope)}/{named(session.key)}}}:append:{mark.hex()}"
 
     def index(self, scope: str) -> str:
         return f"{self.prefix}:sessions:{named(scope)}"

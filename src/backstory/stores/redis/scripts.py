@@ -6,11 +6,16 @@ that no later state is ever taken for an earlier one.
 """
 
 LOOK = """
--- KEYS: meta, log, batches, inbox, attempt. ARGV: the mark of a batch, how that stands in a line, an entry's field.
+-- KEYS: meta, log, batches, inbox, attempts. ARGV: the mark of a batch, how that stands in a line, an entry's field.
 local time = redis.call('TIME')
 local lines = {}
 if ARGV[1] ~= '' then
-  local span = redis.call('HGET', KEYS[3], ARGV[1]) or redis.call('GET', KEYS[5])
+  local span = redis.call('HGET', KEYS[3], ARGV[1])
+  if ARGV[2] == '' then
+    for _, attempt in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do
+      if string.sub(attempt, 1, #ARGV[1] + 1) == ARGV[1] .. ' ' then span = string.sub(attempt, #ARGV[1] + 2) end
+    end
+  end
   if span then
     local first, last = string.match(span, '^(%d+) (%d+)$')
     for _, line in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], first, last)) do
@@ -27,7 +32,7 @@ return {time[1], time[2], redis.call('HGETALL', KEYS[1]), lines, entry}
 """
 
 CHANGE = """
--- KEYS: as `SessionKeys.all`, then attempt. ARGV: the version that was seen, a mark that must be new (or ''), the
+-- KEYS: as `SessionKeys.all`. ARGV: the version that was seen, a mark that must be new (or ''), the
 -- version after (or '' where it stays), then commands: name, number of the key, number of arguments, arguments.
 local time = redis.call('TIME')
 if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return {0, time[1], time[2]} end

@@ -126,13 +126,14 @@ class Sessions:
         self, engine: RedisEngine, attempt: Try, session: SessionId, batch: Batch | None, entry: str | None
     ) -> Sight:
         keys = self._keys.session(session)
-        mark = batch.mark if batch is not None else b""
-        remembered = self._keys.attempt(session, mark)
+        # An append without a batch id can only be known if this is not its first try.
+        sought = batch is not None and (batch.id is not None or attempt.number > 0)
+        mark = batch.mark if batch is not None and sought else b""
         needle = batch_needle(batch.id) if batch is not None and batch.id is not None else b""
         seconds, micro, meta, lines, waiting = await engine.script(
             attempt,
             _LOOK,
-            (keys.meta, keys.log, keys.batches, keys.inbox, remembered),
+            (keys.meta, keys.log, keys.batches, keys.inbox, keys.attempts),
             (mark, needle, entry_field(entry) if entry is not None else b""),
             lasts=False,
         )
@@ -227,11 +228,10 @@ class Sessions:
         result = change(sight, commands, attempt)
         if not commands.sent:
             return [result]
-        mark = batch.mark if batch is not None and guessed else b""
-        names = (*keys.all, self._keys.attempt(session, batch.mark if batch is not None else b""))
+        mark = batch.mark if batch is not None and batch.id is not None and guessed else b""
         args = (version, mark, commands.version, *commands.sent)
         self._known.pop(session, None)
-        applied, seconds, micro = await engine.script(attempt, _CHANGE, names, args, lasts=lasts)
+        applied, seconds, micro = await engine.script(attempt, _CHANGE, keys.all, args, lasts=lasts)
         self._tick(seconds, micro)
         if not applied:
             return []

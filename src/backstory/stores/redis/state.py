@@ -10,12 +10,13 @@ from typing import Any
 
 from backstory.records import Record, encode_json
 from backstory.stores import rules
+from backstory.stores.base import KNOWN_BATCHES
 from backstory.stores.redis.keys import SessionKeys
 from backstory.stores.remote.naming import digest
 from backstory.stores.remote.rows import Change
 from backstory.stores.values import Draft, Entry, Head, Lease, LeaseRequest, SessionId
 
-META, LOG, BATCHES, INBOX, DRAFT, KEPT, INDEX, SCOPES, ATTEMPT = range(1, 10)
+META, LOG, BATCHES, INBOX, DRAFT, KEPT, INDEX, SCOPES, ATTEMPTS = range(1, 10)
 """The numbers of keys in `scripts.CHANGE`."""
 
 _MOST = 2000
@@ -146,7 +147,9 @@ class Commands:
         if named:
             self.add("HSET", BATCHES, mark, span)
         else:
-            self.add("SET", ATTEMPT, span, "EX", _REMEMBERED)
+            self.add("ZADD", ATTEMPTS, records[-1].seq, mark + b" " + span.encode())
+            self.add("ZREMRANGEBYRANK", ATTEMPTS, 0, -1 - KNOWN_BATCHES)
+            self.add("EXPIRE", ATTEMPTS, _REMEMBERED)
 
     def rewrite(self, change: Change) -> None:
         for place in change.removed:
@@ -154,7 +157,7 @@ class Commands:
         self.add_many("ZADD", LOG, [part for one in change.written for part in (one.seq, one.line)], size=2)
 
     def delete(self, session: SessionId) -> None:
-        for key in (META, LOG, BATCHES, INBOX, DRAFT, KEPT):
+        for key in (META, LOG, BATCHES, INBOX, DRAFT, KEPT, ATTEMPTS):
             self.add("UNLINK", key)
         self.add("ZREM", INDEX, _bytes(session.key))
         self.add("FORGET-SCOPE", INDEX, _bytes(session.scope))

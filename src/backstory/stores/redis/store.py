@@ -122,7 +122,7 @@ class RedisStore:
         release: bool = False,
     ) -> Appended:
         rules.check_request(records, fence=fence, acquire=acquire, release=release)
-        mark = digest(batch)[:16] if batch is not None else uuid.uuid4().bytes
+        mark = digest(batch)[:16] if batch is not None else uuid.uuid4().hex.encode()
         asked = logs.Append(
             records=records,
             expected=expected,
