@@ -20,11 +20,12 @@ from backstory.stores.values import Appended, Head, Lease, LeaseRequest, Session
 SEQ = (1 << SHIFT) - 1
 """The bits of a place that are its `seq`, and the largest one."""
 
+_NEWEST = "SELECT max(activity) FROM sessions WHERE scope = ?1 AND activity IS NOT NULL"
 _ROW = (
     "SELECT number, head, generation, at, activity, owner, fence, expires, position FROM sessions "
     "WHERE scope = ?1 AND key = ?2"
 )
-_NEWEST = "SELECT max(activity) FROM sessions WHERE scope = ? AND activity IS NOT NULL"
+_ROW_TO_APPEND = _ROW.replace(" FROM", f", ({_NEWEST}) FROM", 1)
 _INSERT = "INSERT INTO records (place, batch, line) VALUES (?, ?, ?)"
 _ADVANCE = (
     "UPDATE sessions SET head = ?, generation = ?, at = ?, active = ?, owner = ?, fence = ?, expires = ? "
@@ -53,6 +54,8 @@ class Row:
     fence: int = 0
     expires: float = 0.0
     position: int = 0
+    newest: int | None = None
+    """The activity of the first in its scope's list, where that was asked for."""
 
     def lease(self, session: SessionId) -> Lease | None:
         if self.owner is None:
@@ -63,8 +66,8 @@ class Row:
         return Head(seq=self.head, generation=self.generation, at=self.at) if self.head else Head()
 
 
-def find(connection: sqlite3.Connection, session: SessionId) -> Row:
-    found = connection.execute(_ROW, (to_sql(session.scope), to_sql(session.key))).fetchone()
+def find(connection: sqlite3.Connection, session: SessionId, sql: str = _ROW) -> Row:
+    found = connection.execute(sql, (to_sql(session.scope), to_sql(session.key))).fetchone()
     return Row(*found) if found is not None else Row()
 
 
@@ -114,7 +117,7 @@ def append(
     now: float,
 ) -> Appended:
     """See `Log.append`."""
-    row = find(connection, session)
+    row = find(connection, session, _ROW_TO_APPEND)
     if batch is not None and row.number and (earlier := _batch(connection, row, batch)):
         rules.check_repeat(batch, earlier, records)
         return _acknowledged(connection, session, row, earlier, fence, acquire, release, now)
@@ -154,10 +157,12 @@ def _write(
     row.head, row.at = stamped[-1].seq, stamped[-1].at
     row.generation = row.generation or max(int(now * 1_000_000), highest(connection) + 1)
     values = (row.head, row.generation, row.at, now, row.owner, row.fence, row.expires)
-    (newest,) = connection.execute(_NEWEST, (to_sql(session.scope),)).fetchone()
-    if row.activity is not None and row.activity == newest:  # first in its list already: the index stays
+    if row.activity is not None and row.activity == row.newest:  # first in its list already: the index stays
         connection.execute(_ADVANCE, (*values, row.number))
     else:
+        newest = row.newest
+        if newest is None:  # nobody knows: the session is new
+            (newest,) = connection.execute(_NEWEST, (to_sql(session.scope),)).fetchone()
         row.activity = (newest or 0) + 1
         connection.execute(_ADVANCE_FIRST, (*values, row.activity, row.number))
 

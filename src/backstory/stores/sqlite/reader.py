@@ -22,6 +22,9 @@ _BRIEF = 0.005
 _CALM = 16
 """After a read of more than so many seconds, so many go to the threads."""
 
+_LOOK = 0.1
+"""Seconds between two looks at whether the file still stands under its name."""
+
 
 class _Busy(Exception):
     """Another process holds the whole file: the thread waits, the event loop does not."""
@@ -35,6 +38,7 @@ class Reader:
         self._workers = Workers(_THREADS, "backstory-sqlite")
         self._connections: list[sqlite3.Connection | None] = [None] * _THREADS
         self._identities: list[tuple[int, int] | None] = [None] * _THREADS
+        self._looked = [0.0] * _THREADS
         self._slow = 0
 
     async def do(self, key: object, call: Callable[[sqlite3.Connection], T], *, brief: bool = True) -> T:
@@ -52,10 +56,12 @@ class Reader:
 
     def _once(self, slot: int, call: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connections[slot]
-        if connection is not None and self._database.moved(self._identities[slot]):
-            self._close(slot)
-            connection = None
         start = monotonic()
+        if connection is not None and start - self._looked[slot] > _LOOK:
+            self._looked[slot] = start
+            if self._database.moved(self._identities[slot]):
+                self._close(slot)
+                connection = None
         try:
             if connection is None:
                 connection = self._connections[slot] = self._database.connect()

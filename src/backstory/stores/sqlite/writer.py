@@ -1,8 +1,9 @@
 """The one connection of a process that writes, and group commit: what is asked for at once shares one transaction.
 
-Writes are collected until the event loop comes round: a lone one waits for nothing, and a burst of many sessions is
-one group, with one savepoint each and one commit (one sync of the disk) for all. While a commit is under way the next
-group gathers. Who fails takes back its own savepoint and nothing else; everybody is told after the commit.
+A lone write waits for nothing. Once two tasks have written in one round of the event loop, writes are collected until
+it has come round: a burst of many sessions is one group, with one savepoint each and one commit (one sync of the disk)
+for all. While a commit is under way the next group gathers. Who fails takes back its own savepoint and nothing else;
+everybody is told after the commit.
 
 Where it runs is a matter of cost. The way to a thread and back, and two threads that fight for Python's lock, take more
 CPU than the statements of an append, so these run on the event loop. The commit does too as long as the disk has been
@@ -29,6 +30,7 @@ from backstory.errors import BackstoryError, StoreUnavailable
 from backstory.stores.sqlite.checkpoints import Checkpoints
 from backstory.stores.sqlite.database import Database
 from backstory.stores.sqlite.failures import explained, is_busy
+from backstory.stores.sqlite.jobs import Job, settle, tell
 from backstory.stores.sqlite.schema import MIGRATIONS, refuse_newer
 
 T = TypeVar("T")
@@ -37,24 +39,13 @@ _MOST = 256
 _SMALL = 2
 """A group up to this size commits on the event loop; with more, others have something to do meanwhile."""
 _BRIEF = 0.005
-_CALM = 16
-"""A commit under so many seconds is brief; after so many of them in a row the next is expected to be."""
+"""While commits take less than so many seconds, on average over the last few, small ones stay on the event loop."""
 
 
-class Job:
-    """One write: what it does in the transaction, and who waits for it."""
-
-    __slots__ = ("brief", "call", "error", "future", "loop", "result", "size", "sync")
-
-    def __init__(self, call: Callable[[sqlite3.Connection], Any], sync: bool, brief: bool, size: int) -> None:
-        self.call = call
-        self.sync = sync
-        self.brief = brief
-        self.size = size
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.result: Any = None
-        self.error: BaseException | None = None
+_CROWD = 16
+"""After two tasks wrote in one round of the event loop, writes are gathered until so many in a row were alone."""
+_LOOK = 0.1
+"""Seconds between two looks at whether the file still stands under its name."""
 
 
 class Writer:
@@ -73,7 +64,11 @@ class Writer:
         self._signals: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._checkpoints = Checkpoints(database)
-        self._calm = 0
+        self._pace = _BRIEF
+        self._caller: asyncio.Task[Any] | None = None
+        self._crowded = 0
+        self._yielded = 0.0
+        self._looked = 0.0
         self._closed = False
 
     async def do(
@@ -92,20 +87,55 @@ class Writer:
         if self._closed:
             raise StoreUnavailable("the store was closed")
         job = Job(call, sync, brief, size)
-        self._jobs.append(job)
-        if job.loop not in self._flushing:
-            self._flushing.add(job.loop)
-            job.loop.call_soon(self._flush, job.loop)
+        if brief and self._is_alone(job.loop) and self._turn.acquire(blocking=False):
+            self._at_once(job)
+            if job.future is None:
+                if job.error is not None:
+                    raise job.error
+                if monotonic() - self._yielded > _BRIEF:  # a task that writes all the time lets others in
+                    await asyncio.sleep(0)
+                    self._yielded = monotonic()
+                done: T = job.result
+                return done
+        else:
+            job.future = job.loop.create_future()
+            self._jobs.append(job)
+            if job.loop not in self._flushing:
+                self._flushing.add(job.loop)
+                job.loop.call_soon(self._flush, job.loop)
         result: T = await job.future
         return result
 
     # --- on the event loop
+
+    def _is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it would be in vain to wait for others: lately no two tasks wrote in one round of the event loop."""
+        task = asyncio.current_task()
+        if self._caller is None:
+            self._caller = task
+            loop.call_soon(self._next_round)
+        elif self._caller is not task:
+            self._crowded = _CROWD
+        return not self._crowded and not self._jobs
+
+    def _next_round(self) -> None:
+        self._caller = None
+
+    def _at_once(self, job: Job) -> None:
+        """Without the way round the event loop, unless the thread is needed: then there is a future to wait for."""
+        handed = False
+        try:
+            handed = self._on_the_loop([job])
+        finally:
+            if not handed:
+                self._leave([job])
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         self._flushing.discard(loop)
         if not self._jobs or not self._turn.acquire(blocking=False):
             return  # who has the turn looks for more when it is done
         group, handed = self._group(), False
+        self._crowded = _CROWD if len(group) > 1 else max(0, self._crowded - 1)
         try:
             handed = self._on_the_loop(group)
         finally:
@@ -113,8 +143,8 @@ class Writer:
                 self._leave(group)
                 for job in group:
                     if job.loop is loop:
-                        _settle(job)
-                _tell([job for job in group if job.loop is not loop])
+                        settle(job)
+                tell([job for job in group if job.loop is not loop])
 
     def _on_the_loop(self, group: list[Job]) -> bool:
         """Whether the turn was handed on to the thread."""
@@ -124,13 +154,15 @@ class Writer:
             begun = self._statements(group)
         except sqlite3.OperationalError:  # another process is writing
             return self._hand(group, begun=False)
-        if begun and self._synced and (len(group) > _SMALL or self._calm < _CALM):
+        if begun and self._synced and (len(group) > _SMALL or self._pace >= _BRIEF):
             return self._hand(group, begun=True)
         if begun:
             self._commit(group)
         return False
 
     def _hand(self, group: list[Job], *, begun: bool) -> bool:
+        for job in group:
+            job.future = job.future or job.loop.create_future()
         self._handed = (group, begun)
         self._signal()
         return True
@@ -193,7 +225,7 @@ class Writer:
                 self._commit(group)
         finally:
             self._leave(group)
-            _tell(group)
+            tell(group)
 
     def _end(self, end: asyncio.Future[None]) -> None:
         while not self._turn.acquire(timeout=0.01):
@@ -202,7 +234,7 @@ class Writer:
         while group := self._group():
             if self._patiently(group):
                 self._commit(group)
-            _tell(group)
+            tell(group)
         self._disconnect()
         self._turn.release()
         self._checkpoints.close()
@@ -263,9 +295,11 @@ class Writer:
 
     def _begin(self, sync: bool) -> sqlite3.Connection:
         connection = self._connection
-        if connection is not None and self._database.moved(self._identity):
-            self._disconnect()
-            raise self._database.gone()
+        if connection is not None and (now := monotonic()) - self._looked > _LOOK:
+            self._looked = now
+            if self._database.moved(self._identity):
+                self._disconnect()
+                raise self._database.gone()
         if connection is None:
             connection = self._connection = self._database.connect()
             self._identity = self._database.identity()
@@ -293,7 +327,7 @@ class Writer:
             elif group[0].error is None:
                 group[0].error = self._ours(error)
         if self._synced:
-            self._calm = self._calm + 1 if monotonic() - start < _BRIEF else 0
+            self._pace += (monotonic() - start - self._pace) / 8
         self._checkpoints.wrote(sum(job.size for job in group), len(group))
 
     def _one_by_one(self, jobs: list[Job]) -> None:
@@ -338,29 +372,6 @@ class Writer:
         self._signal()
         self._signals.put(end)
         await end
-
-
-def _settle(job: Job) -> None:
-    if job.future.done():  # its caller was cancelled
-        return
-    if job.error is not None:
-        job.future.set_exception(job.error)
-    else:
-        job.future.set_result(job.result)
-
-
-def _settle_all(jobs: list[Job]) -> None:
-    for job in jobs:
-        _settle(job)
-
-
-def _tell(jobs: list[Job]) -> None:
-    """Tell the callers, each on its event loop, and each loop once."""
-    while jobs:
-        loop = jobs[0].loop
-        with suppress(RuntimeError):  # that event loop is gone, and nobody waits for the answer
-            loop.call_soon_threadsafe(_settle_all, [job for job in jobs if job.loop is loop])
-        jobs = [job for job in jobs if job.loop is not loop]
 
 
 def _ended(end: asyncio.Future[None]) -> None:
