@@ -17,7 +17,7 @@ import os
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -101,7 +101,6 @@ class SyncBackstory:
         """Go on with the turn that a crash left open."""
         return self.run(self.bs.resume(key, tools=tools, scope=scope, model=model))
 
-    @contextmanager
     def turn(
         self,
         key: str,
@@ -112,13 +111,12 @@ class SyncBackstory:
         scope: str = DEFAULT_SCOPE,
         policy: Policy = "queue",
         target: Target | str | None = None,
-    ) -> Iterator[SyncTurn]:
+    ) -> AbstractContextManager[SyncTurn]:
         """A turn to run by yourself, with your own client."""
         context = self.bs.turn(
             key, content, tools=tools, message_id=message_id, scope=scope, policy=policy, target=target
         )
-        with self._entered(context) as turn:
-            yield SyncTurn(self, turn)
+        return _Turns(self, context)
 
     # --- from outside a turn -----------------------------------------------------------------
 
@@ -190,17 +188,6 @@ class SyncBackstory:
                 yield event
         finally:
             work.cancel()
-
-    @contextmanager
-    def _entered(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        value = self.run(_enter(context))
-        try:
-            yield value
-        except BaseException as error:
-            if not self.run(_leave(context, error)):
-                raise
-        else:
-            self.run(_leave(context, None))
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -281,13 +268,28 @@ async def _pump(
             await wanted.acquire()
 
 
-async def _enter(context: AbstractAsyncContextManager[T]) -> T:
-    return await context.__aenter__()
+class _Turns(AbstractContextManager["SyncTurn"]):
+    """An asynchronous context of a turn, entered and left on the other thread."""
 
+    def __init__(self, owner: SyncBackstory, context: AbstractAsyncContextManager[Turn]) -> None:
+        self._owner = owner
+        self._context = context
 
-async def _leave(context: AbstractAsyncContextManager[Any], error: BaseException | None) -> bool:
-    trace = error.__traceback__ if error is not None else None
-    return bool(await context.__aexit__(type(error) if error is not None else None, error, trace))
+    def __enter__(self) -> SyncTurn:
+        return SyncTurn(self._owner, self._owner.run(self._enter()))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self._owner.run(self._leave(kind, error, trace))
+
+    async def _enter(self) -> Turn:
+        return await self._context.__aenter__()
+
+    async def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return bool(await self._context.__aexit__(kind, error, trace))
 
 
 class SyncTurn:

@@ -12,15 +12,17 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from io import TextIOWrapper
 from typing import NoReturn
 
-from backstory.cli import chat, check, convert, doctor, explain, fit, replay, say, sessions
 from backstory.errors import BackstoryError
 
-COMMANDS = (chat, say, sessions, explain, doctor, check, fit, convert, replay)
-"""Each a module with `add(subparsers)`, which sets the default `run` to a function from the arguments to a code."""
+COMMANDS = ("chat", "say", "sessions", "explain", "doctor", "check", "fit", "convert", "replay")
+"""Each a module here with `add(subparsers)`, which sets the default `run` to a function from the arguments to a code.
+
+It is loaded when it is called for: a command that reads a file need not wait for what a chat needs.
+"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -30,14 +32,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="backstory", description="The context layer for LLM agents: what a model call sends, and why."
     )
     parser.add_argument("--version", action="version", version=f"backstory {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    found = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in commands:
+        import_module(f"backstory.cli.{command}").add(found)
     return parser
 
 
@@ -52,7 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. `argv` is without the program's name."""
     _tolerant(sys.stdout, sys.stderr)
     try:
-        args = build_parser().parse_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        named = [word for word in words[:1] if word in COMMANDS]
+        args = build_parser(named or COMMANDS).parse_args(words)
         code: int = args.run(args)
         sys.stdout.flush()
         return code
