@@ -80,6 +80,7 @@ class Turn:
         self._ttl = ttl
         self._learn = learn
         self._pending: Request | None = None
+        self._drafted = False
         self._renewal = Renewal(session, ttl, self.interrupt.set)
 
     # --- beginning -------------------------------------------------------------------------
@@ -91,7 +92,8 @@ class Turn:
         to resume, and the store's errors.
         """
         while True:
-            await self.session.refresh()
+            view = await self.session.refresh()
+            self._drafted = view.turn is not None  # whoever crashed may have left a draft
             begun = await beginning(self.session, self.opening, self._counts)
             if begun.over:
                 self.number, self.answered_before = begun.turn, True
@@ -181,7 +183,7 @@ class Turn:
         else:
             chosen = answer.calls if started is None else tuple(started)
             records += self._starts(messages, first, chosen)
-        await self.session.append(records, release=over)
+        await self._write(records, last=over)
         if pending is not None:
             self.session.state = pending.state
             self.session.frozen, self.session.frozen_seq = pending.frozen, self.session.view.epoch_seq
@@ -227,13 +229,21 @@ class Turn:
         if usage is not None:
             self.usage = total(self.usage, usage)
 
-    async def draft(self, text: str) -> None:
-        """Keep the text that is being streamed, beside the log."""
+    async def draft(self, text: str | None) -> None:
+        """Keep the text that is being streamed beside the log, or with `None` remove it."""
         lease = self.session.lease
         if lease is not None:
+            self._drafted = text is not None
+            data = {"text": text} if text is not None else None
             await self.session.store.put_draft(
-                self.session.id, {"text": text}, after=self.session.view.head, fence=lease.fence
+                self.session.id, data, after=self.session.view.head, fence=lease.fence
             )
+
+    async def _write(self, records: Sequence[NewRecord], *, last: bool) -> None:
+        """Append; with the last batch of a turn its lease is given back, and no draft stays behind."""
+        if last and self._drafted:
+            await self.draft(None)
+        await self.session.append(records, release=last)
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -244,7 +254,7 @@ class Turn:
         view = self.session.view
         if view.turn is not None:  # a cancelled `record` may have ended it
             records = end_turn(view, reason, draft=draft, usage=usage_json(self.usage))
-            await self.session.append(records, release=True)
+            await self._write(records, last=True)
         last = view.of_turn(self.number)
         self._finish(last[-1].message if last and last[-1].message.role == "assistant" else None, reason)
 
