@@ -274,6 +274,12 @@ def test_a_history_is_never_emptied(items: list[Item], target: str):
         assert "12 boxes" in json.dumps(messages)
 
 
+def test_reasoning_of_anothers_alone_leaves_a_mark():
+    items = [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": "S"}]}]
+    for target in PRESETS:
+        assert repair(items, source="anthropic", target=target).messages
+
+
 # --- single values -------------------------------------------------------------------------
 
 

@@ -202,8 +202,12 @@ def two_systems(view: View) -> Iterator[Breach]:
 
 
 def nothing_said(view: View) -> Iterator[Breach]:
-    if view.messages and view.head == len(view.messages):
-        yield view.head - 1, "there is no message besides the system's"
+    apart = view.target.format in ("anthropic", "gemini")  # the system's messages are not in the list
+    if not view.messages or (view.head == len(view.messages) and not apart):
+        return
+    said = (view.messages[index] for index in range(view.head, len(view.messages)))
+    if all(is_empty(message, view.target) for message in said):
+        yield len(view.messages) - 1, "nothing is said besides what the system says"
 
 
 def not_user_first(view: View) -> Iterator[Breach]:
