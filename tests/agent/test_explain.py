@@ -11,12 +11,17 @@ import backstory
 from backstory.agent.backstory import Backstory
 from backstory.agent.diagnosis import SYMPTOMS
 from backstory.agent.explain import Explanation, difference, explain
+from backstory.agent.loop_guard import LoopGuard
 from backstory.agent.sources.base import as_source
-from backstory.errors import InvalidInput, SessionError, SessionNotFound
+from backstory.context.sections import Passage
+from backstory.errors import InvalidInput, ModelUnavailable, SessionError, SessionNotFound
+from backstory.messages import ToolCall, assistant, user
 from backstory.models import Play, ScriptedModel, Usage, calls
 from backstory.records import NewRecord
+from backstory.sessions.transfer import import_messages
 from backstory.stores.in_memory import InMemoryStore
 from backstory.stores.values import Replacement, SessionId
+from backstory.tokens import counter_for
 
 ID = SessionId(key="cli:direct")
 ROOT = Path(__file__).resolve().parents[2]
@@ -288,6 +293,94 @@ async def test_tools_that_take_it_all():
         assert re.search(
             r"tools take [\d,]+ tokens, [3-6]\d% of the window", said(await told(bs), "tools_big")
         )
+
+
+async def test_a_cache_that_went_cold():
+    warm, cold = Usage(input=3_000, output=3, cached=2_000), Usage(input=3_000, output=3)
+    bs, _ = opened(*[Play(step="Yes.", usage=usage) for usage in (cold, warm, cold)])
+    async with bs:
+        for number in range(3):
+            await bs.say("cli:direct", f"Fact number {number}. " * 250)
+        assert "not_cached" not in names(await told(bs, 2))
+        assert said(await told(bs, 3), "not_cached").startswith("the provider served nothing from its cache")
+
+
+async def test_a_preview_and_a_turn_that_is_too_big():
+    bs, _ = opened(calls(("look", {"place": "long"})), "Much rain.", tools=[look], budget=1_200)
+    async with bs:
+        await bs.say("cli:direct", "Look long.")
+        found = await told(bs)
+        assert "preview of 1 tool result" in said(found, "condensed")
+        assert any(line.startswith("most of a result of look") for line in found.left_out)
+        assert found.proven
+    steps = [calls(("look", {"place": f"town {number} " * 40})) for number in range(12)]
+    bs, _ = opened(*steps, "Rain.", tools=[look], budget=1_500)
+    async with bs:
+        await bs.say("cli:direct", "Look everywhere.")
+        found = await told(bs)
+        assert said(found, "cut_in_turn").startswith("turn 1 alone is too big")
+        assert found.proven
+
+
+async def test_passages_that_do_not_fit_and_are_not_in_the_log():
+    def find(query: str, context: object) -> list[Passage]:
+        return [Passage(text=f"Passage {number}. " * 80, score=number) for number in range(6)]
+
+    bs, _ = opened("Yes.", budget=2_000, retrievers=[find])
+    async with bs:
+        await bs.say("cli:direct", "What do you know?")
+        found = await told(bs)
+        assert re.match(r"\d passages? found for the message did not fit", said(found, "passages"))
+        assert any("passages that were found" in line for line in found.left_out)
+        assert not found.proven
+        assert "for this once" in said(found, "unproven")
+
+
+async def test_memory_that_was_shortened(tmp_path: Path):
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "MEMORY.md").write_text(
+        "\n".join(f"Fact {n} is worth a line." for n in range(600))
+    )
+    async with backstory.open(tmp_path, model=ScriptedModel(["Yes."]), budget=3_500, runtime=False) as bs:
+        await bs.say("cli:direct", "Hi")
+        found = await told(bs)
+        assert "memory/MEMORY.md" in said(found, "shrunk")
+        assert any("a part of memory/MEMORY.md" in line for line in found.left_out)
+        assert found.proven
+
+
+async def test_how_turns_end_without_an_answer():
+    bs, _ = opened(calls(("look", {"place": "Rome"})), ModelUnavailable("gone"), tools=[look])
+    async with bs:
+        with pytest.raises(ModelUnavailable):
+            await bs.say("cli:direct", "Look.")
+        assert "failed" in names(await told(bs))
+    bs, _ = opened("", "")
+    async with bs:
+        await bs.say("cli:direct", "Hi")
+        assert "empty" in names(await told(bs))
+    bs, _ = opened(
+        *[calls(("look", {"place": f"town {n}"})) for n in range(9)],
+        tools=[look],
+        guard=LoopGuard(max_iterations=3),
+    )
+    async with bs:
+        await bs.say("cli:direct", "Look.")
+        assert "limit" in names(await told(bs))
+
+
+async def test_a_history_that_was_healed():
+    bs, _ = opened("Yes.")
+    async with bs:
+        talk = [user("Look."), assistant("", ToolCall(id="a", name="look")), user("Never mind."), user("Hi")]
+        await import_messages(
+            bs.store, ID, talk, source="test", counter=counter_for(None, "openai_chat"), format="openai_chat"
+        )
+        await bs.say("cli:direct", "And?")
+        found = await told(bs)
+        assert "result.missing" in said(found, "healed")
+        assert found.proven
 
 
 async def test_a_request_that_is_as_it_should_be_has_no_symptom():

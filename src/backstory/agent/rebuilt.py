@@ -8,15 +8,20 @@ sent; what was rebuilt and does not have it is not claimed to be the request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from backstory.agent.requests import Frozen
 from backstory.context import prefix
-from backstory.context.budget import Budget
-from backstory.context.fit import assemble
+from backstory.context.budget import LOW_MARK, Budget
+from backstory.context.fitting import Fitting
+from backstory.context.markers import mark
+from backstory.context.request import Draft
+from backstory.context.request import Request as Written
+from backstory.context.state import State
+from backstory.context.window import Limits
 from backstory.errors import BackstoryError, ConfigurationError
-from backstory.formats.request import read_all
+from backstory.formats.request import read_all, request_body
 from backstory.messages import Message
 from backstory.messages import system as system_message
 from backstory.records import Record
@@ -47,7 +52,6 @@ class Rebuilt:
     view: View
     proven: bool
     doubt: str = ""
-    items: tuple[str, ...] = field(default=(), repr=False)
 
 
 def requests_of(records: Iterable[Record]) -> list[Record]:
@@ -76,48 +80,48 @@ def rebuild(
     state = request.data["state"]
     view = fold(record for record in records if record.seq <= request.seq)
     sections = pieces(frozen)
+
+    def failed(doubt: str) -> Rebuilt:
+        return Rebuilt(body={}, sent=(), sections=sections, view=view, proven=False, doubt=doubt)
+
+    before = State.from_json({**state, "items": [], "tokens": [], "head": 0})
+    if isinstance(before, str):
+        return failed(before)
     try:
-        goal, counter = shape_of(state["shape"], target)
-        source = ViewSource(view, stop=state["length"])
-        source.system = [(-1, system_message(frozen.system))] if frozen.system else []
-        bare = {**state, "items": [], "tokens": []}
-        fitted = assemble(
-            source,
-            goal,
-            counter,
-            Budget(),
-            tools=frozen.tools,
-            state=bare,
-            factor=state["factor"],
-            ready=False,
-        )
-        read, positions = read_all(fitted.messages, goal.format)
+        goal, counter = shape_of(before.shape, target)
+        draft = _drafted(view, frozen, before, goal, counter)
+        tools = prefix.same_order(before.tools, frozen.tools)
+        body = mark(request_body(goal, draft.written, tools), goal, replayed=0)
+        read, positions = read_all(draft.written.items, goal.format)
     except BackstoryError as error:
-        return Rebuilt(
-            body={},
-            sent=(),
-            sections=sections,
-            view=view,
-            proven=False,
-            doubt=f"it cannot be rebuilt: {error}",
-        )
-    tokens = fitted.ledger.items
-    first = {position: number for number, position in reversed(list(enumerate(positions)))}
+        return failed(f"it cannot be rebuilt: {error}")
+    firsts = {at: number for number, at in reversed(list(enumerate(positions)))}
     sent = tuple(
-        Sent(message=message, tokens=tokens[at] if first[at] == number and 0 <= at < len(tokens) else 0)
+        Sent(message=message, tokens=draft.tokens[at] if firsts[at] == number else 0)
         for number, (message, at) in enumerate(zip(read, positions, strict=True))
     )
-    doubt = _doubt(fitted.state, request.data)
-    body = {**({"model": frozen.model} if frozen.model else {}), **frozen.settings, **fitted.body}
+    made = {
+        "items": list(draft.items),
+        "system": draft.system,
+        "tools": [prefix.digest(tool) for tool in tools],
+    }
+    doubt = _doubt(made, request.data)
     return Rebuilt(
-        body=body,
+        body={**({"model": frozen.model} if frozen.model else {}), **frozen.settings, **body},
         sent=sent,
         sections=sections,
         view=view,
         proven=not doubt,
         doubt=doubt,
-        items=tuple(fitted.state["items"]),
     )
+
+
+def _drafted(view: View, frozen: Frozen, before: State, target: Target, counter: Counter) -> Draft:
+    """What was sent, item by item, written again from where its replay began and with the previews that it had."""
+    source = ViewSource(view, stop=before.length)
+    source.system = [(-1, system_message(frozen.system))] if frozen.system else []
+    fitting = Fitting(source, target, counter, Limits(), tools=0, factor=before.factor, low_mark=LOW_MARK)
+    return Written(target, counter, Budget(), source).draft(fitting, fitting.resume(before))
 
 
 def _doubt(made: Mapping[str, Any], logged: Mapping[str, Any]) -> str:

@@ -104,7 +104,8 @@ def _page(screen: Screen, told: Explanation) -> Iterator[str]:
     budget = ledger["budget"]
     of = f" of {budget:,} ({ledger['total'] / budget:.0%})" if budget else ""
     about = "" if ledger["exact"] else f" (±{ledger['margin']:.0%})"
-    yield f"{ledger['total']:,}{of} tokens{about}; {ledger['shared']:,} of them stood unchanged in the request before"
+    shared = f"{ledger['shared']:,} of them stood unchanged in the request before"
+    yield from wrapped(f"{ledger['total']:,}{of} tokens{about}; {shared}", screen.width)
     yield from wrapped(f"epoch {ledger['epoch']}: {told.why}", screen.width)
     yield ""
     yield from _chart(screen, told)

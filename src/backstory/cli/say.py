@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     text = _text(args)
     face, line = opened(args)
     with face:
-        note(line)
         teller = Teller(no_color=args.no_color)
+        teller.note(line)
         try:
             if text is None:
                 reply = face.resume(args.session, scope=args.scope)

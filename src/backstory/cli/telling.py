@@ -52,6 +52,7 @@ class Teller:
     def tell(self, events: Iterable[Event]) -> Turn | None:
         """Write the events as they come; the turn, where it came to its end."""
         said = False
+        self._shown.clear()
         for event in events:
             match event:
                 case TextDelta(text=text):
@@ -61,11 +62,11 @@ class Teller:
                     said = False
                 case ToolFinished(call=call, result=result):
                     said = False
-                    if self._shown[-1:] != [call]:  # it ran beside others, or never began
+                    if call not in self._shown:  # it was refused, or says so itself
                         self._called(call)
-                    text = texts(result.content)
-                    mark = "✗" if result.is_error else "→"
-                    self.note(f"  {mark if self.screen.unicode else '>'} {self._result(text)}")
+                    mark = ("✗" if result.is_error else "→") if self.screen.unicode else ">"
+                    whose = "" if self._shown[-1] == call else f"{call.name}: "  # it ran beside others
+                    self.note(f"  {mark} {self._result(f'{whose}{texts(result.content).strip()}')}")
                 case TurnEnded(turn=turn):
                     if not said and turn.text:
                         self._text(turn.text)
@@ -100,7 +101,7 @@ class Teller:
         return bool(text)
 
     def _called(self, call: ToolCall) -> None:
-        self._shown = [call]
+        self._shown.append(call)
         self.note(f"· {self._call(call)}")
 
     def _call(self, call: ToolCall) -> str:
