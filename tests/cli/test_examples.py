@@ -76,11 +76,36 @@ def test_the_output_in_the_readme_is_the_output(root: Path, readme: str):
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
-def test_the_piece_of_the_demo_in_the_readme_is_of_the_demo(command, root: Path, monkeypatch, readme: str):
+def test_the_pieces_of_the_demo_in_the_readme_are_of_the_demo(
+    command, story: list[str], root: Path, monkeypatch, readme: str
+):
     monkeypatch.setenv("COLUMNS", "80")
-    block = re.search(
+    told, replayed = re.findall(
         r"^```console\n(.*?)^```", (root / readme).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert block
     printed = command("replay", *recipe(root)).out.splitlines()
-    assert [line for line in block[1].splitlines() if line not in printed] == []
+    assert [line for line in replayed.splitlines() if line not in printed] == []
+    assert [line for line in told.splitlines() if line not in story] == []
+
+
+@pytest.fixture(scope="module")
+def story(root: Path) -> list[str]:
+    """What the first half of `make demo` prints: a conversation that is killed for real."""
+    done = subprocess.run(
+        [sys.executable, root / "examples" / "story.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_the_story_of_the_demo_loses_nothing(story: list[str]):
+    text = "\n".join(story)
+    assert "Your name is Xiao Zhang." in text
+    assert text.count('requires-python = ">=3.11"') >= 2
+    assert "healed  read file: outcome unknown" in text
+    assert "healed  read file: not started" in text
+    assert "Nothing was lost" in text
