@@ -80,14 +80,14 @@ def check_acknowledged(log, said, results):
     """Nothing that was acknowledged is lost, and nothing is there twice."""
     ids = Counter(r.message_id for r in log if r.kind == "message" and r.message_id)
     assert max(ids.values(), default=1) == 1
-    answers = {}
+    answers: dict[int, list[str]] = {}
     for record in log:
         if record.kind == "message" and record.message.role == "assistant":
             answers.setdefault(record.turn, []).append(record.message.text)
     turns = {r.message_id: r.turn for r in log if r.kind == "message" and r.message_id}
     for message_id, text in said.items():
         assert answers[turns[message_id]][-1] == text
-    real = Counter()
+    real: Counter[str] = Counter()
     for record in log:
         if record.kind == "message":
             real.update(texts(r.content) for r in record.message.results if not r.synthetic)
@@ -156,7 +156,7 @@ async def recovered(root, rng, said, results):
     if was_open and how == "resume":
         await bs.resume("s")
     elif was_open and how == "same":
-        message_id = view.turn.message_id
+        message_id = str(view.turn and view.turn.message_id)
         text = child.asked(message_id, int(message_id.rpartition(".")[2]))
         reply = await bs.say("s", text, message_id=message_id)
         said[message_id] = reply.text
@@ -187,7 +187,7 @@ async def recovered(root, rng, said, results):
 def run_all(processes):
     reports = []
     for process, pipe in processes:
-        found = []
+        found: list[str] = []
         while not found or found[-1] != "finished":
             assert pipe.poll(120), f"a child hangs after {len(found)} reports"
             found.append(pipe.recv_bytes().decode())
