@@ -25,12 +25,14 @@ _FEW = 256
 
 
 class Checkpoints:
-    """`wrote` is called by the writer, `run` by its thread."""
+    """`wrote` is called by the writer, `run` and `finish` by its thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: sqlite3.Connection | None = None
         self._pages = 0
+        self.rest = 0
+        """Pages that `run` had to leave, because more were written meanwhile."""
 
     @property
     def due(self) -> bool:
@@ -41,31 +43,36 @@ class Checkpoints:
         self._pages += 2 + jobs * 2 + size // _PAGE
 
     def run(self, turn: threading.Lock) -> None:
-        """Never raises: what it does not do now it does the next time."""
+        """Beside the writer; it never raises: what it does not do now it does the next time."""
         self._pages = 0
+        for _ in range(3):
+            if not self._move() or self.rest <= _FEW:
+                break
+        if self.rest and turn.acquire(blocking=False):
+            try:
+                self.finish()
+            finally:
+                turn.release()
+
+    def finish(self) -> None:
+        """The last pages, by whoever has the writer's turn: after this the log begins anew."""
+        self._move()
+        self.rest = 0
+
+    def _move(self) -> bool:
+        """Sets `rest` to the pages that are left in the log."""
         try:
             if self._connection is None:
                 self._connection = self._database.connect()
-            left = _EVERY
-            for _ in range(3):
-                left = self._move("PASSIVE")
-                if left <= _FEW:
-                    break
-            if left and turn.acquire(timeout=1.0):
-                try:
-                    self._move("PASSIVE")
-                finally:
-                    turn.release()
+            found = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except (sqlite3.Error, StoreError) as error:
             if not (isinstance(error, sqlite3.Error) and is_busy(error)):
                 logger.warning("%s: its log could not be moved into it now (%s)", self._database.path, error)
             self.close()
-
-    def _move(self, how: str) -> int:
-        """Pages that are left in the log."""
-        assert self._connection is not None
-        _, pages, moved = self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
-        return max(0, int(pages) - int(moved))
+            self.rest = 0
+            return False
+        self.rest = max(0, int(found[1]) - int(found[2]))
+        return True
 
     def close(self) -> None:
         if self._connection is not None:

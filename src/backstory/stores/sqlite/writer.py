@@ -41,7 +41,6 @@ _SMALL = 2
 _BRIEF = 0.005
 """While commits take less than so many seconds, on average over the last few, small ones stay on the event loop."""
 
-
 _CROWD = 16
 """After two tasks wrote in one round of the event loop, writes are gathered until so many in a row were alone."""
 _LOOK = 0.1
@@ -223,6 +222,8 @@ class Writer:
         try:
             if begun or self._patiently(group):
                 self._commit(group)
+            if self._checkpoints.rest:
+                self._checkpoints.finish()
         finally:
             self._leave(group)
             tell(group)
@@ -282,15 +283,10 @@ class Writer:
                     connection.execute("RELEASE job")
             except BaseException as error:  # handed to the caller, whatever it is
                 job.error = self._ours(error)
-                if alone:
+                if alone or not _taken_back(connection):  # a full disk, for one, takes back everything
                     self._roll_back()
+                    self._one_by_one([*group[:index], *group[index + 1 :]])
                     return False
-                if not connection.in_transaction:  # a full disk, for one, takes back everything
-                    self._one_by_one(group[:index])
-                    self._one_by_one(group[index + 1 :])
-                    return False
-                connection.execute("ROLLBACK TO job")
-                connection.execute("RELEASE job")
         return True
 
     def _begin(self, sync: bool) -> sqlite3.Connection:
@@ -372,6 +368,18 @@ class Writer:
         self._signal()
         self._signals.put(end)
         await end
+
+
+def _taken_back(connection: sqlite3.Connection) -> bool:
+    """Whether what the last job did, and nothing else, is undone."""
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO job")
+            connection.execute("RELEASE job")
+            return True
+    except sqlite3.Error:
+        pass
+    return False
 
 
 def _ended(end: asyncio.Future[None]) -> None:
