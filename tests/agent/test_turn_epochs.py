@@ -190,7 +190,6 @@ async def test_a_cold_open_reads_the_window_and_not_the_session():
         await cold.say("s", "hello")
         assert store.read_records == 0, "a session in hand reads nothing"
     assert max(read) <= 2 * SNAPSHOT_EVERY + 4 * PAGE, read
-    assert max(read) <= 1.6 * min(read), read
 
 
 async def grown_with(bs, turns):

@@ -20,6 +20,7 @@ from backstory.errors import (
 from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
 from backstory.messages import Image, Text
 from backstory.models.scripted import Play, calls
+from backstory.sessions import lease
 from backstory.sessions.recovery import INTERRUPTED
 from backstory.stores import InMemoryStore, LeaseRequest, ManualClock, NewEntry
 from tests.agent.turns import S, look, messages, opened, play, records, scripted, until
@@ -224,9 +225,9 @@ async def test_a_stop_that_comes_too_late_ends_no_later_turn():
     """It names the turn by its lease."""
     a, b = two(["one", "two"], [])
     await a.say("s", "first")
-    lease = await a.store.acquire(S, LeaseRequest(owner="gone", ttl=1))
+    held = await a.store.acquire(S, LeaseRequest(owner="gone", ttl=1))
     assert await b.stop("s")
-    await a.store.release(lease)
+    await a.store.release(held)
     assert (await a.say("s", "second")).text == "two"
     assert await a.store.inbox(S) == []
 
@@ -409,18 +410,25 @@ async def test_a_late_result_of_a_call_that_is_no_longer_shown_is_a_note():
 # --- the lease ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """A lease is renewed, and interrupts are listened for, from the first moment on."""
+    monkeypatch.setattr(lease, "LISTEN_AFTER", 0.0)
+
+
 async def settle():
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-async def test_a_lease_is_renewed_while_the_turn_runs_and_given_back_at_its_end():
+async def test_a_lease_is_renewed_while_the_turn_runs_and_given_back_at_its_end(at_once):
     clock = ManualClock()
     store = InMemoryStore(clock=clock)
     gate = Gate("one")
     bs = opened(gate, store=store, lease_ttl=30)
     task = asyncio.create_task(bs.say("s", "go"))
     await gate.entered.wait()
+    await settle()
     for _ in range(8):
         clock.advance(11)
         await settle()
@@ -450,16 +458,17 @@ async def test_whoever_lost_the_lease_writes_nothing_more():
     await log_is_sound(other)
 
 
-async def test_a_lost_lease_ends_the_models_call():
+async def test_a_lost_lease_ends_the_models_call(at_once):
     clock = ManualClock()
     store = InMemoryStore(clock=clock)
     gate = Gate("never")
     slow = opened(gate, store=store)
     task = asyncio.create_task(slow.say("s", "first"))
     await gate.entered.wait()
-    lease = await store.lease(S)
-    assert lease is not None
-    await store.release(lease)
+    held = await store.lease(S)
+    assert held is not None
+    await settle()
+    await store.release(held)
     await store.acquire(S, LeaseRequest(owner="thief", ttl=1000))
     clock.advance(11)
     with pytest.raises(StaleLease):

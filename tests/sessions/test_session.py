@@ -28,9 +28,12 @@ class Slow(Wrapped):
         self.begun = asyncio.Event()
 
     async def append(self, *arguments, **options):
+        async def write():
+            await self.gate.wait()
+            return await self.inner.append(*arguments, **options)
+
         self.begun.set()
-        await self.gate.wait()
-        return await self.inner.append(*arguments, **options)
+        return await asyncio.shield(asyncio.ensure_future(write()))  # a cancelled caller does not cancel it
 
 
 async def test_a_cached_view_is_extended_by_what_is_new_and_by_nothing_else():

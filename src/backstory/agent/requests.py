@@ -339,7 +339,7 @@ async def _epoch_record(session: Session, frozen: Frozen, why: str) -> NewRecord
 
 def _account(ledger: Ledger, built: Built) -> dict[str, Any]:
     """The ledger as it is logged: without the tokens of each item, and with what gave way before."""
-    account = ledger.to_json()
+    account = dataclasses.replace(ledger, items=()).to_json()
     del account["items"]
     if built.shrunk:
         account["shrunk"] = {name: list(sizes) for name, sizes in built.shrunk.items()}

@@ -17,7 +17,7 @@ TTL = 30.0
 """Seconds. Long enough for a garbage collection or a slow disk, short enough that a dead holder is not waited for."""
 
 LISTEN_AFTER = 0.2
-"""Seconds from which on a turn is long enough to listen for interrupts of other processes between its steps."""
+"""Seconds from which on a turn is long enough to renew its lease and to listen for interrupts between its steps."""
 
 ENDINGS = ("interrupt", "stop")
 """Kinds of entries that want a turn to end. They name it by its fence: what comes too late ends no later turn."""
@@ -32,15 +32,23 @@ class Renewal:
         self._session = session
         self._ttl = ttl
         self._ended = ended
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._lost: StaleLease | None = None
 
     def start(self) -> None:
+        """Begin. Most turns are short: for these it is a timer that is never heard of."""
+        delay = min(LISTEN_AFTER, self._ttl / 6)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._begin)
+
+    def _begin(self) -> None:
         self._tasks.append(asyncio.create_task(self._run()))
         if self._ended is not None:
             self._tasks.append(asyncio.create_task(self._listen(self._ended)))
 
     def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -71,7 +79,6 @@ class Renewal:
 
     async def _listen(self, ended: Callable[[str], None]) -> None:
         """Tell at once of an interrupt that another process left in the inbox; the turn itself takes it from there."""
-        await asyncio.sleep(LISTEN_AFTER)
         store, session_id = self._session.store, self._session.id
         heard = 0
         while self._session.lease is not None:

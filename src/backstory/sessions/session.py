@@ -7,18 +7,19 @@ first come, first served. The cached view is good as long as the store's head is
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from backstory.records import NewRecord, Record
 from backstory.sessions.view import View, fold
 from backstory.stores.base import Store
-from backstory.stores.values import Lease, LeaseRequest, SessionId
-
-T = TypeVar("T")
+from backstory.stores.values import Appended, Lease, LeaseRequest, SessionId
 
 PAGE = 64
 LARGEST_PAGE = 4096
@@ -40,6 +41,8 @@ class Session:
         self.frozen: Any = None  # what the epoch froze, kept by who froze it, and the place of its record
         self.frozen_seq = 0
         self._generation = -1
+        self._writer = uuid.uuid4().hex[:8]
+        self._batches = 0
 
     async def refresh(self) -> View:
         """Bring the view up to date with the log, reading what is new, or all that is needed.
@@ -121,43 +124,49 @@ class Session:
         view = self.view
         if view.snapshot_due:
             batch.insert(0, NewRecord(kind="snapshot", data=view.to_json()))
-        writing = self.store.append(
+        self._batches += 1
+        writing = functools.partial(
+            self.store.append,
             self.id,
             batch,
             expected=view.head,
             fence=None if acquire is not None or self.lease is None else self.lease.fence,
+            batch=f"{self._writer}-{self._batches}",
             acquire=acquire,
             release=release,
         )
-        done, cancelled = await _whole(writing)
+        try:
+            done = await writing()
+        except asyncio.CancelledError:
+            self._wrote(await _whatever(writing), view, release)
+            raise
+        self._wrote(done, view, release)
+        return done.records[len(batch) - len(records) :]
+
+    def _wrote(self, done: Appended, view: View, release: bool) -> None:
         if view.head == 0:
             self._generation = done.head.generation
         self._fold(done.records, view)
         self.lease = None if release else (done.lease or self.lease)
-        if cancelled:
-            raise asyncio.CancelledError
-        return done.records[len(batch) - len(records) :]
 
     def next_seq(self) -> int:
         """The place that the first record of the next batch will have, a snapshot that is due taken into account."""
         return self.view.head + (2 if self.view.snapshot_due else 1)
 
 
-async def _whole(writing: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """The outcome of a write, and whether we were cancelled meanwhile.
+async def _whatever(writing: Callable[[], Awaitable[Appended]]) -> Appended:
+    """The outcome of a write whose caller was cancelled.
 
-    A cancelled caller does not cancel a write that has begun, so the view has to learn what became of it.
+    That does not cancel a write that has begun, so the view has to learn what became of it: the same batch once more
+    says so, and is there once in any case. Raises `CancelledError` where it cannot be written.
     """
-    task = asyncio.ensure_future(writing)
-    cancelled = False
+    task = asyncio.ensure_future(writing())
     while not task.done():
-        try:
+        with contextlib.suppress(asyncio.CancelledError):  # we are cancelled already
             await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled and not task.cancelled() and (error := task.exception()) is not None:
-        raise asyncio.CancelledError from error  # nothing was written, and whoever cancelled us must hear of it
-    return task.result(), cancelled
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise asyncio.CancelledError from error
+    return task.result()
 
 
 class Sessions:

@@ -28,8 +28,9 @@ from backstory.sessions.spans import turn_from_json, turn_to_json
 KNOWN_MESSAGES = 256
 """So many of the newest client message ids are recognised without reading back."""
 
-SNAPSHOT_EVERY = 256
-"""Records between two snapshots: what a cold open reads at most besides the window."""
+SNAPSHOT_EVERY = 128
+"""Records between two snapshots: what a cold open folds at most. No more than a window of a few thousand tokens holds,
+so that a cold open reads little that its first request does not need."""
 
 KNOWN_CUTS = 16
 """So many of the newest cuts can be gone back to by undoing."""
