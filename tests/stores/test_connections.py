@@ -3,11 +3,12 @@
 import asyncio
 import gc
 import sys
+import threading
 import time
 
 import pytest
 
-from backstory.errors import StoreUnavailable
+from backstory.errors import InvalidInput, StoreUnavailable
 from backstory.records import NewRecord
 from backstory.stores import LeaseRequest, NewEntry, Replacement, SessionId
 from backstory.stores.conformance import note, places, texts
@@ -57,6 +58,50 @@ def test_a_store_serves_one_event_loop_after_another(kind):
 
     assert asyncio.run(end()) == (["a", "b", "c"], 0)
     gc.collect()  # a socket that was left open would be a warning, and so an error
+
+
+async def test_a_store_is_closed_while_another_loop_uses_it(kind):
+    store = kind.store()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    elsewhere = asyncio.run_coroutine_threadsafe(store.append(S, [note("there")]), loop)
+    assert (await asyncio.wrap_future(elsewhere)).head.seq == 1
+    assert texts(await store.read(S)) == ["there"]
+    await store.close()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+    assert await settled(kind.server) == 0
+
+
+async def test_many_writers_of_one_session_do_not_hold_up_others(kind):
+    store = kind.store(max_size=2)
+    calm = SessionId(key="calm")
+    await store.append(calm, [note("x")])
+    many = [asyncio.ensure_future(store.append(S, [note(f"{n}")])) for n in range(200)]
+    await asyncio.sleep(0)
+    await store.append(calm, [note("y")])
+    assert not all(one.done() for one in many)
+    await asyncio.gather(*many)
+    assert texts(await store.read(S)) == [f"{n}" for n in range(200)]  # first come, first served
+    await store.close()
+
+
+async def test_a_long_span_is_rewritten_at_once(kind):
+    store = kind.store()
+    for start in range(0, 3000, 500):
+        await store.append(S, [note(f"r{start + n}") for n in range(1, 501)], batch=f"b{start}")
+    archived = NewRecord(kind="archived")
+    await store.rewrite(S, [Replacement(first=1, last=2990, record=archived)], expected=3000)
+    records = await store.read(S)
+    assert [(record.first, record.seq) for record in records[:2]] == [(1, 2990), (2991, 2991)]
+    assert len(records) == 11
+    assert not (await store.append(S, [note("r1")], batch="b0")).repeated  # nothing of that one is left
+    with pytest.raises(InvalidInput):  # of this one something is
+        await store.append(S, [note("r1")], batch="b2500")
+    assert (await store.verify(S)).sound
+    await store.close()
 
 
 async def test_a_cut_connection_is_made_again(kind):

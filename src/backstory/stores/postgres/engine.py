@@ -21,6 +21,7 @@ from backstory.stores.base import Durability
 from backstory.stores.postgres.listener import Listener
 from backstory.stores.postgres.migrations import migrate
 from backstory.stores.remote.retrying import Lost, Try
+from backstory.stores.remote.turnstile import Turnstile
 from backstory.stores.remote.waking import Wakes
 
 _QUEUE_SLICE = 2.0
@@ -86,6 +87,7 @@ class PostgresEngine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.wakes = Wakes()
+        self.turnstile = Turnstile()
         self._pool: Any = None
         self._listener: Listener | None = None
 

@@ -70,23 +70,25 @@ async def append(
 async def rewrite(
     locked: Locked, replacements: Sequence[Replacement], *, expected: int, fence: int | None, purge: bool
 ) -> Callable[[], Awaitable[Head]]:
-    """See `Log.rewrite`. Reads and writes what the spans touch, however long the log is."""
+    """See `Log.rewrite`. Reads the ends of the spans alone, however long they or the log are."""
     state, sql = locked.state, locked.sql
     state.check(fence)
     rules.check_head(state.session, expected, state.seq)
     list(rules.replaced([], replacements, head=state.seq, at=""))  # what makes no sense is not looked up
     lines: list[bytes] = []
     for span in sorted(replacements, key=lambda span: span.first):
-        cursor = await locked.run(sql.touched, (state.id, span.first, state.id, span.last))
-        lines += [line for (line,) in await cursor.fetchall()]
-    touched = rows.read(state.session, dict.fromkeys(lines))
-    change = rows.changed(touched, replacements, head=state.seq, at=timestamp(state.now))
+        for place in (span.first, span.last):
+            cursor = await locked.run(sql.first_from, (state.id, place))
+            lines += [line for (line,) in await cursor.fetchall()]
+    ends = rows.read(state.session, dict.fromkeys(lines))
+    change = rows.changed(ends, replacements, head=state.seq, at=timestamp(state.now))
     return await _apply(locked, change, purge=purge)
 
 
 async def _apply(locked: Locked, change: rows.Change, *, purge: bool) -> Callable[[], Awaitable[Head]]:
     state, sql = locked.state, locked.sql
-    await locked.run(sql.drop_records, (state.id, list(change.removed)))
+    for first, last in change.removed:
+        await locked.run(sql.drop_records, (state.id, first, last))
     for record in change.written:
         await locked.run(sql.insert, (state.id, record.seq, None, record.line))
         if record.seq == state.seq:

@@ -127,9 +127,8 @@ class Statements:
         read = f"SELECT line FROM {s}.records WHERE session = {of} AND seq > %b AND seq < %b ORDER BY seq"
         self.read = f"{read} LIMIT %b"
         self.read_newest = f"{read} DESC LIMIT %b"
-        self.touched = (
-            f"SELECT line FROM {s}.records WHERE session = %b AND seq >= %b AND seq <= "
-            f"(SELECT min(seq) FROM {s}.records WHERE session = %b AND seq >= %b) ORDER BY seq"
+        self.first_from = (
+            f"SELECT line FROM {s}.records WHERE session = %b AND seq >= %b ORDER BY seq LIMIT 1"
         )
         self.rows = f"SELECT seq, line FROM {s}.records WHERE session = {of} ORDER BY seq"
         self.head = f"SELECT seq, generation, at FROM {s}.sessions WHERE name = %b"
@@ -138,7 +137,7 @@ class Statements:
             "WHERE scope_digest = %b AND seq > 0 AND activity < %b ORDER BY activity DESC LIMIT %b"
         )
         self.scopes = f"SELECT DISTINCT scope FROM {s}.sessions WHERE seq > 0"
-        self.drop_records = f"DELETE FROM {s}.records WHERE session = %b AND seq = ANY(%b::bigint[])"
+        self.drop_records = f"DELETE FROM {s}.records WHERE session = %b AND seq BETWEEN %b AND %b"
         self.rewritten = (
             f"UPDATE {s}.sessions SET generation = nextval('{_text(s)}.generations'), at = %s WHERE id = %b "
             "RETURNING generation"

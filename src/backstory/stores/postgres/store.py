@@ -18,14 +18,13 @@ from backstory.stores import rules
 from backstory.stores.base import Durability
 from backstory.stores.clock import Clock
 from backstory.stores.postgres import beside, logs
-from backstory.stores.postgres.engine import PostgresEngine, Settings, require
+from backstory.stores.postgres.database import Database
+from backstory.stores.postgres.engine import Settings, require
 from backstory.stores.postgres.locked import Locked, state_of
 from backstory.stores.postgres.schema import Statements
 from backstory.stores.remote import naming, rows
 from backstory.stores.remote.clock import ServerClock
-from backstory.stores.remote.loops import PerLoop
-from backstory.stores.remote.places import shown
-from backstory.stores.remote.retrying import Try, persist
+from backstory.stores.remote.retrying import Try
 from backstory.stores.remote.waking import Seen
 from backstory.stores.values import (
     Appended,
@@ -83,11 +82,8 @@ class PostgresStore:
             raise ConfigurationError(f"a pool has {min_size} to {max_size} connections: that makes no sense")
         if min(timeout, connect_timeout, statement_timeout, lock_timeout) <= 0:
             raise ConfigurationError("time-outs are seconds above 0")
-        self._injected = clock
-        self._server = ServerClock()
-        self.clock: Clock = clock or self._server
-        self._place = shown(url)
-        self._timeout = timeout
+        server = ServerClock()
+        self.clock: Clock = clock or server
         self._sql = Statements(schema)
         settings = Settings(
             url=url,
@@ -100,57 +96,7 @@ class PostgresStore:
             statement_timeout=statement_timeout,
             lock_timeout=lock_timeout,
         )
-        self._engines = PerLoop(lambda: PostgresEngine(settings))
-
-    # --- the way to the database
-
-    async def _try(self, call: Callable[[PostgresEngine, Any, Try], Awaitable[T]]) -> T:
-        """`call(engine, connection, try)`, again while the connection is at fault."""
-        self._engines.check_open()
-
-        async def attempt(attempt: Try) -> T:
-            engine = await self._engines.get()
-            async with engine.connection(attempt) as conn:
-                return await call(engine, conn, attempt)
-
-        return await persist(attempt, within=self._timeout, place=self._place)
-
-    async def _fetch(self, statement: str, *parameters: Any) -> list[Any]:
-        """The rows of one statement by itself."""
-
-        async def call(engine: PostgresEngine, conn: Any, attempt: Try) -> list[Any]:
-            cursor = await conn.execute(statement, parameters, binary=True)
-            return list(await cursor.fetchall()) if cursor.description is not None else [cursor.rowcount]
-
-        return await self._try(call)
-
-    async def _write(
-        self,
-        session: SessionId,
-        change: Callable[[Locked, Try], Awaitable[Callable[[], Awaitable[T]]]],
-        *,
-        create: bool = False,
-        batch: bytes | None = None,
-        lightly: bool = False,
-    ) -> T:
-        """One transaction: `change` decides and sends, and what it returns reads the result after the commit."""
-        name = naming.session_digest(session)
-
-        async def call(engine: PostgresEngine, conn: Any, attempt: Try) -> T:
-            locked = Locked(conn, self._sql, name)
-            async with conn.pipeline():
-                now = self._injected.now() if self._injected is not None else None
-                await locked.begin(session, now=now, create=create, batch=batch, lightly=lightly)
-                if now is None:
-                    self._server.observe(locked.state.now)
-                result = await change(locked, attempt)
-                await locked.commit()
-            done = await result()
-            if locked.news:
-                engine.wakes.wake(name.hex())
-            return done
-
-        return await self._try(call)
+        self._database = Database(settings, self._sql, injected=clock, server=server)
 
     # --- the log
 
@@ -181,7 +127,7 @@ class PostgresStore:
                 again=attempt.number > 0,
             )
 
-        return await self._write(session, change, create=True, batch=mark)
+        return await self._database.write(session, change, create=True, batch=mark)
 
     async def read(
         self,
@@ -195,11 +141,11 @@ class PostgresStore:
         statement = self._sql.read_newest if newest_first else self._sql.read
         most = _END if limit is None else max(0, limit)
         bounds = (min(max(after, 0), _END), _END if before is None else min(max(before, 0), _END))
-        found = await self._fetch(statement, naming.session_digest(session), *bounds, most)
+        found = await self._database.fetch(statement, naming.session_digest(session), *bounds, most)
         return rows.read(session, (line for (line,) in found))
 
     async def head(self, session: SessionId) -> Head:
-        found = await self._fetch(self._sql.head, naming.session_digest(session))
+        found = await self._database.fetch(self._sql.head, naming.session_digest(session))
         if not found or not found[0][0]:
             return Head()
         seq, generation, at = found[0]
@@ -210,7 +156,7 @@ class PostgresStore:
             raise InvalidInput(f"not a cursor of this store: {cursor!r}")
         below = int(cursor) if cursor is not None else _END
         limit = max(1, limit)
-        found = await self._fetch(self._sql.list, naming.digest(scope), below, min(limit + 1, _END))
+        found = await self._database.fetch(self._sql.list, naming.digest(scope), below, min(limit + 1, _END))
         page = found[:limit]
         return SessionPage(
             sessions=tuple(
@@ -221,7 +167,7 @@ class PostgresStore:
         )
 
     async def scopes(self) -> list[str]:
-        return sorted(naming.held(scope) for (scope,) in await self._fetch(self._sql.scopes))
+        return sorted(naming.held(scope) for (scope,) in await self._database.fetch(self._sql.scopes))
 
     async def rewrite(
         self,
@@ -235,7 +181,7 @@ class PostgresStore:
         async def change(locked: Locked, attempt: Try) -> Callable[[], Awaitable[Head]]:
             return await logs.rewrite(locked, replacements, expected=expected, fence=fence, purge=purge)
 
-        return await self._write(session, change)
+        return await self._database.write(session, change)
 
     async def delete(self, session: SessionId, *, fence: int | None = None) -> bool:
         known: list[tuple[int, bool]] = []  # what an earlier try found, and perhaps removed
@@ -252,19 +198,19 @@ class PostgresStore:
                 locked.news = True
             return _returns(state.seq > 0)
 
-        return await self._write(session, change)
+        return await self._database.write(session, change)
 
     async def verify(self, session: SessionId) -> Report:
         async def change(locked: Locked, attempt: Try) -> Callable[[], Awaitable[Report]]:
             return _returns(await logs.verify(locked))
 
-        return await self._write(session, change)
+        return await self._database.write(session, change)
 
     async def repair(self, session: SessionId, *, fence: int | None = None) -> Report:
         async def change(locked: Locked, attempt: Try) -> Callable[[], Awaitable[Report]]:
             return await logs.repair(locked, fence=fence)
 
-        return await self._write(session, change)
+        return await self._database.write(session, change)
 
     # --- leases
 
@@ -274,7 +220,7 @@ class PostgresStore:
             await locked.hold()
             return _returns(lease)
 
-        return await self._write(session, change, create=True)
+        return await self._database.write(session, change, create=True)
 
     async def renew(self, lease: Lease, ttl: float) -> Lease:
         async def change(locked: Locked, attempt: Try) -> Callable[[], Awaitable[Lease]]:
@@ -283,7 +229,7 @@ class PostgresStore:
             await locked.hold()
             return _returns(renewed)
 
-        return await self._write(lease.session, change)
+        return await self._database.write(lease.session, change)
 
     async def release(self, lease: Lease) -> None:
         async def change(locked: Locked, attempt: Try) -> Callable[[], Awaitable[None]]:
@@ -294,13 +240,13 @@ class PostgresStore:
             locked.news = True  # also where an earlier try gave it back and its news were lost
             return _returns(None)
 
-        await self._write(lease.session, change)
+        await self._database.write(lease.session, change)
 
     async def lease(self, session: SessionId) -> Lease | None:
-        found = await self._fetch(self._sql.look, naming.session_digest(session))
+        found = await self._database.fetch(self._sql.look, naming.session_digest(session))
         if not found:
             return None
-        state = state_of(session, found[0], self._injected.now() if self._injected is not None else None)
+        state = state_of(session, found[0], self._database.injected_now())
         return state.lease if rules.in_force(state.lease, state.now) else None
 
     # --- what waits beside the log
@@ -314,10 +260,10 @@ class PostgresStore:
         async def change(locked: Locked, attempt: Try) -> Callable[[], Awaitable[Posted]]:
             return await beside.post(locked, made, data, again=attempt.number > 0)
 
-        return await self._write(session, change, create=True)
+        return await self._database.write(session, change, create=True)
 
     async def inbox(self, session: SessionId) -> list[Entry]:
-        found = await self._fetch(self._sql.inbox, naming.session_digest(session))
+        found = await self._database.fetch(self._sql.inbox, naming.session_digest(session))
         return [beside.entry(row) for row in found]
 
     async def take(self, session: SessionId, ids: Collection[str], *, fence: int | None = None) -> None:
@@ -326,7 +272,7 @@ class PostgresStore:
             await locked.run(self._sql.take, (locked.state.id, [naming.digest(one) for one in ids]))
             return _returns(None)
 
-        await self._write(session, change)
+        await self._database.write(session, change)
 
     async def wait(
         self, session: SessionId, *, free: bool = False, mail_after: int | None = None, within: float
@@ -334,14 +280,14 @@ class PostgresStore:
         name = naming.session_digest(session)
 
         async def look() -> Seen:
-            found = await self._fetch(self._sql.news, name)
-            now = self._injected.now() if self._injected is not None else None
+            found = await self._database.fetch(self._sql.news, name)
+            now = self._database.injected_now()
             return beside.seen(found, now=now, free=free, mail_after=mail_after)
 
-        self._engines.check_open()
+        self._database.check_open()
         if (await look()).done:
             return True
-        engine = await self._engines.get()
+        engine = await self._database.engine()
         await engine.listen()
         return await engine.wakes.wait(name.hex(), look, clock=self.clock, within=within)
 
@@ -358,23 +304,23 @@ class PostgresStore:
                 await locked.run(self._sql.put_draft, (locked.state.id, after, fence, encoded))
             return _returns(None)
 
-        await self._write(session, change, lightly=True)
+        await self._database.write(session, change, lightly=True)
 
     async def draft(self, session: SessionId) -> Draft | None:
-        found = await self._fetch(self._sql.draft, naming.session_digest(session))
+        found = await self._database.fetch(self._sql.draft, naming.session_digest(session))
         return beside.draft(found[0]) if found else None
 
     async def put_blob(self, scope: str, data: bytes) -> str:
         handle = rules.blob_handle(data)
         digest = bytes.fromhex(rules.blob_digest(handle))
-        await self._fetch(
+        await self._database.fetch(
             self._sql.put_blob, naming.digest(scope), digest, naming.holdable(scope), bytes(data)
         )
         return handle
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         digest = bytes.fromhex(rules.blob_digest(handle))
-        found = await self._fetch(self._sql.get_blob, naming.digest(scope), digest)
+        found = await self._database.fetch(self._sql.get_blob, naming.digest(scope), digest)
         if not found:
             raise StoreDamaged(f"blob {handle} is not there")
         data = bytes(found[0][0])
@@ -383,11 +329,11 @@ class PostgresStore:
 
     async def delete_blob(self, scope: str, handle: str) -> bool:
         digest = bytes.fromhex(rules.blob_digest(handle))
-        (count,) = await self._fetch(self._sql.delete_blob, naming.digest(scope), digest)
+        (count,) = await self._database.fetch(self._sql.delete_blob, naming.digest(scope), digest)
         return bool(count)
 
     async def close(self) -> None:
-        await self._engines.close()
+        await self._database.close()
 
 
 def _returns(value: T) -> Callable[[], Awaitable[T]]:

@@ -21,8 +21,8 @@ from backstory.stores.redis.keys import Keys
 from backstory.stores.redis.listener import Listener
 from backstory.stores.redis.persistence import Persistence, persistence
 from backstory.stores.remote.retrying import Lost, Try
+from backstory.stores.remote.turnstile import Turnstile
 from backstory.stores.remote.waking import Wakes
-from backstory.stores.values import SessionId
 
 logger = logging.getLogger("backstory.stores")
 
@@ -58,8 +58,10 @@ class RedisEngine:
         self.settings = settings
         self.wakes = Wakes()
         self.persistence = Persistence()
-        self._lines: dict[SessionId, tuple[asyncio.Lock, list[None]]] = {}
+        self.turnstile = Turnstile()
         self._client: Any = None
+        self._under_way = 0
+        self._quiet = asyncio.Event()
         self._listener: Listener | None = None
 
     def client(self, size: int) -> Any:
@@ -100,26 +102,6 @@ class RedisEngine:
                 )
         for warning in self.persistence.warnings:
             logger.warning("Redis: %s", warning)
-
-    @asynccontextmanager
-    async def line(self, session: SessionId, attempt: Try) -> AsyncIterator[None]:
-        """One process's writers of a session stand in line, instead of undoing one another's work."""
-        lock, present = self._lines.setdefault(session, (asyncio.Lock(), []))
-        present.append(None)
-        try:
-            try:
-                async with asyncio.timeout(attempt.left):
-                    await lock.acquire()
-            except TimeoutError as error:
-                raise Lost("other writers of this session had no answer either") from error
-            try:
-                yield
-            finally:
-                lock.release()
-        finally:
-            present.pop()
-            if not present:
-                self._lines.pop(session, None)
 
     async def listen(self) -> None:
         """Have the news of sessions reach `wakes`. Returns once that is so."""
@@ -178,6 +160,7 @@ class RedisEngine:
 
         if self._client is None:
             raise StoreUnavailable("the store was closed")
+        self._under_way += 1
         try:
             async with asyncio.timeout(attempt.left):
                 yield
@@ -187,6 +170,10 @@ class RedisEngine:
             raise Lost(str(error)) from error
         except RedisError as error:
             raise understood(error) from error
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._quiet.set()
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -194,6 +181,10 @@ class RedisEngine:
             self._listener = None
         client, self._client = self._client, None
         if client is not None:
+            await client.connection_pool.disconnect()
+            while self._under_way:  # each ends with an error by now, but may be connecting
+                self._quiet.clear()
+                await self._quiet.wait()
             await client.connection_pool.disconnect()
 
     def abandon(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from backstory.stores.redis.keys import SessionKeys
 from backstory.stores.redis.sessions import Sight
 from backstory.stores.redis.state import Commands
 from backstory.stores.remote import rows
+from backstory.stores.remote.naming import digest
 from backstory.stores.values import Appended, Head, LeaseRequest, Replacement, Report, SessionId
 
 Command = Callable[..., Awaitable[Any]]
@@ -109,10 +111,21 @@ def rewrite(sight: Sight, commands: Commands, asked: Rewrite, records: Sequence[
     rules.check_head(held.session, asked.expected, held.seq)
     change = rows.changed(records, asked.replacements, head=held.seq, at=timestamp(held.now))
     _rewritten(sight, commands, change)
+    commands.add_many("HDEL", state.BATCHES, _gone(records, asked.replacements))
     if asked.purge:
         commands.add("UNLINK", state.KEPT)
         commands.add("UNLINK", state.DRAFT)
     return held.head
+
+
+def _gone(records: Sequence[Record], replacements: Sequence[Replacement]) -> list[bytes]:
+    """The marks of batches of which nothing is left."""
+    replaced: Counter[tuple[str, int]] = Counter()
+    for record in records:
+        inside = any(span.first <= record.seq <= span.last for span in replacements)
+        if record.batch is not None and inside:
+            replaced[record.batch, record.part[1]] += 1
+    return [digest(batch)[:16] for (batch, size), count in replaced.items() if count == size]
 
 
 def _rewritten(sight: Sight, commands: Commands, change: rows.Change) -> None:

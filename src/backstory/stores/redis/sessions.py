@@ -162,7 +162,7 @@ class Sessions:
         """
 
         async def call(engine: RedisEngine, attempt: Try) -> T:
-            async with engine.line(session, attempt):
+            async with engine.turnstile.through(session, attempt):
                 return await self._change(
                     engine, attempt, session, change, batch, entry, prepare, guess, lasts
                 )

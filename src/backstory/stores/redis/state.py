@@ -152,8 +152,8 @@ class Commands:
             self.add("EXPIRE", ATTEMPTS, _REMEMBERED)
 
     def rewrite(self, change: Change) -> None:
-        for place in change.removed:
-            self.add("ZREMRANGEBYSCORE", LOG, place, place)
+        for first, last in change.removed:
+            self.add("ZREMRANGEBYSCORE", LOG, first, last)
         self.add_many("ZADD", LOG, [part for one in change.written for part in (one.seq, one.line)], size=2)
 
     def delete(self, session: SessionId) -> None:

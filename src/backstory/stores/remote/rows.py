@@ -75,16 +75,16 @@ def check(session: SessionId, head: Head, rows: Iterable[Row], kept: Sequence[st
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """What a rewrite does to the rows: places to remove, then records to put in."""
+    """What a rewrite does to the rows: spans of places to remove, then records to put in."""
 
-    removed: tuple[int, ...]
+    removed: tuple[tuple[int, int], ...]
     written: tuple[Record, ...]
 
 
 def mended(rows: Sequence[Row], *, head: int, at: str) -> Change:
     """The change after which `check` finds nothing: damaged rows go, and what is missing gets a tombstone."""
     written: list[Record] = []
-    removed: list[int] = []
+    removed: list[tuple[int, int]] = []
     last = 0
 
     def fill(until: int) -> None:
@@ -93,11 +93,11 @@ def mended(rows: Sequence[Row], *, head: int, at: str) -> Change:
 
     for (place, _), _, _, what in _scan(rows):
         if not isinstance(what, Record):
-            removed.append(place)
+            removed.append((place, place))
             continue
         fill(what.first - 1)
         if not what.intact:
-            removed.append(place)
+            removed.append((place, place))
             written.append(restored(what))
         last = what.seq
     fill(head)
@@ -105,14 +105,14 @@ def mended(rows: Sequence[Row], *, head: int, at: str) -> Change:
 
 
 def changed(records: Sequence[Record], replacements: Sequence[Replacement], *, head: int, at: str) -> Change:
-    """The change that `replacements` ask for. `records` are at least those that the spans touch, in order.
+    """The change that `replacements` ask for.
 
-    Raises `InvalidInput` as `rules.replaced` does.
+    `records` are, in order, at least the first from each span's beginning on and the first from its end on: whether
+    a span cuts through an older one shows at its ends. Raises `InvalidInput` as `rules.replaced` does.
     """
-    after = list(rules.replaced(records, replacements, head=head, at=at))
     before = {id(record) for record in records}
-    kept = {id(record) for record in after}
+    after = list(rules.replaced(records, replacements, head=head, at=at))
     return Change(
-        removed=tuple(record.seq for record in records if id(record) not in kept),
+        removed=tuple((span.first, span.last) for span in replacements),
         written=tuple(record for record in after if id(record) not in before),
     )
