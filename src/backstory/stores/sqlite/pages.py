@@ -149,11 +149,11 @@ def _rows(
     connection: sqlite3.Connection, table: str, spans: list[tuple[int, int]] | None
 ) -> Iterator[tuple[Any, ...]]:
     """Each row that can be read, its rowid first; `spans` says which places there are: (session, largest `seq`)."""
-    last = 0
+    start, last = 1, 0
     while True:
         try:
             for row in connection.execute(
-                f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid", (last,)
+                f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid", (start,)
             ):
                 last = row[0]
                 yield row
@@ -161,10 +161,14 @@ def _rows(
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
+        last = max(last, start - 1)
         found = _behind(connection, table, last, spans)
+        while found is not None and found == start:  # its page is sound, and what it holds is not
+            last += 1
+            found = _behind(connection, table, last, spans)
         if found is None:
             return
-        last = found - 1
+        start = found
 
 
 def _behind(

@@ -184,6 +184,9 @@ class Writer:
         if self._connection is not None and self._connection.in_transaction:  # interrupted before the commit
             self._roll_back()
             self._fail(group, StoreUnavailable("the write was interrupted; nothing was written"))
+        if self._checkpoints.rest and threading.current_thread() is not self._thread:
+            self._hand([], begun=False)  # the last pages of a checkpoint, for which the thread found no time
+            return
         self._turn.release()
         if self._checkpoints.due:
             self._signal()
@@ -220,7 +223,7 @@ class Writer:
         group, begun = self._handed
         self._handed = None
         try:
-            if begun or self._patiently(group):
+            if group and (begun or self._patiently(group)):
                 self._commit(group)
             if self._checkpoints.rest:
                 self._checkpoints.finish()
