@@ -297,7 +297,7 @@ async def rounds(
     """CPU and wall seconds a turn, round by round, contestants taking turns. `sessions` run at once."""
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        contestants = {}
+        contestants: dict[str, Contestant] = {}
         for name, kind in kinds.items():
             place = Path(folder) / str(len(contestants))
             place.mkdir()
