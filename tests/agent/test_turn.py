@@ -214,9 +214,11 @@ async def test_the_example_of_the_readme_runs_with_a_client_of_openais_shape():
                 finish="refusal",
             ),
             "refusal",
-            "",
+            "I cannot.",
         ),
         (Play(step="odd", finish="other"), "other", "odd"),
+        (Play(step=assistant(""), finish="content_filter"), "content_filter", ""),
+        (Play(step=assistant(""), finish="length"), "length", ""),
     ],
 )
 async def test_each_finish_has_one_outcome_and_the_session_goes_on(step, reason, text):

@@ -232,6 +232,18 @@ async def test_a_stop_that_comes_too_late_ends_no_later_turn():
     assert await a.store.inbox(S) == []
 
 
+async def test_ones_own_loop_hears_of_a_stop_of_its_own_process():
+    bs = opened("fine")
+    async with bs.turn("s", "first") as turn:
+        await turn.request()
+        assert await bs.stop("s")
+        with pytest.raises(TurnInterrupted, match="a stop"):
+            await turn.request()
+    assert turn.reason == "stopped"
+    assert (await bs.say("s", "next")).text == "fine"
+    await log_is_sound(bs)
+
+
 async def test_ones_own_loop_hears_of_an_interrupt_at_its_next_request():
     a, b = two([], ["by b"])
     async with a.turn("s", "first") as turn:

@@ -14,6 +14,7 @@ the calls that it declares, every single result. The agent's own loop (`backstor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -81,6 +82,8 @@ class Turn:
         self._learn = learn
         self._pending: Request | None = None
         self._drafted = False
+        self._open_at = -1
+        self._open_then: list[tuple[tuple[int, int], ToolCall]] = []
         self._renewal = Renewal(session, ttl, self.interrupt.set)
 
     # --- beginning -------------------------------------------------------------------------
@@ -88,12 +91,12 @@ class Turn:
     async def begin(self) -> None:
         """RESTORE: take the lease, close what a crash left open, and make the user's message durable.
 
+        What the view says is good enough to try: where it is behind the log, the store refuses, and we look again.
         Raises `LeaseHeld` where another process runs a turn, `MessageConflict`, `SessionError` where there is nothing
         to resume, and the store's errors.
         """
         while True:
-            view = await self.session.refresh()
-            self._drafted = view.turn is not None  # whoever crashed may have left a draft
+            self._drafted = self.session.view.turn is not None  # whoever crashed may have left a draft
             begun = await beginning(self.session, self.opening, self._counts)
             if begun.over:
                 self.number, self.answered_before = begun.turn, True
@@ -104,7 +107,8 @@ class Turn:
                     begun.records, acquire=LeaseRequest(owner=self._owner, ttl=self._ttl)
                 )
             except HeadMoved:
-                continue  # somebody wrote between our look and our append: look again
+                await self.session.refresh()
+                continue
             except asyncio.CancelledError as cancelled:
                 if self.session.lease is not None:  # it was written all the same
                     self.number = begun.turn
@@ -118,8 +122,8 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The answer's text; empty before there is one."""
-        return self.answer.text if self.answer is not None else ""
+        """The answer's text, or the words of a refusal; empty before there is one."""
+        return Answer(messages=(self.answer,)).text if self.answer is not None else ""
 
     @property
     def state(self) -> State:
@@ -129,7 +133,14 @@ class Turn:
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of this turn that have no result yet."""
-        return tuple(call for _, call in open_calls(self.session.view)) if not self.done else ()
+        return tuple(call for _, call in self._open()) if not self.done else ()
+
+    def _open(self) -> list[tuple[tuple[int, int], ToolCall]]:
+        """The same with their places; looked for once after each write."""
+        view = self.session.view
+        if self._open_at != view.head:
+            self._open_at, self._open_then = view.head, open_calls(view)
+        return self._open_then
 
     @property
     def steps(self) -> list[tuple[ToolCall, ...]]:
@@ -139,8 +150,8 @@ class Turn:
     async def request(self) -> Request:
         """BUILD: what to send now, after taking in what waits in the inbox.
 
-        Raises `TurnInterrupted` where a message in the inbox ended this turn, `NothingToSend` while calls are open or
-        when the turn is done, and what `backstory.fit` raises.
+        Raises `TurnInterrupted` where another message or a stop ended this turn, `NothingToSend` while calls are
+        open or when the turn is done, and what `backstory.fit` raises.
         """
         self._check()
         if self.done:
@@ -149,6 +160,8 @@ class Turn:
             names = ", ".join(call.name for call in self.open_calls)
             raise NothingToSend(f"calls wait for their results: {names}; give each to turn.result first")
         await self.take_mail()
+        if self.interrupt.kind:
+            await self.interrupted(self.interrupt.kind)
         self._pending = await self._make_request(self)
         self.requests.append(self._pending)
         return self._pending
@@ -202,7 +215,7 @@ class Turn:
         `next_started` are calls that begin now: recorded in the same batch.
         """
         self._check()
-        waiting = open_calls(self.session.view)
+        waiting = self._open()
         if not any(open_call is call or open_call == call for _, open_call in waiting):
             raise SessionError(f"call {call.id!r} of {call.name!r} waits for no result in this turn")
         result = result_of(call, value)
@@ -219,7 +232,7 @@ class Turn:
         """Record that a call begins now: after a crash its outcome is unknown, and not known to be none."""
         self._check()
         view = self.session.view
-        for place, open_call in open_calls(view):
+        for place, open_call in self._open():
             if open_call == call and view.turn is not None and place not in view.turn.started:
                 await self.session.append([self._started(place)])
                 return
@@ -289,9 +302,17 @@ class Turn:
         try:
             await self.end("interrupted" if error is None or _is_stop(error) else "failed")
         except StoreError as failed:
+            await self._give_back()
             if error is None:
                 raise
             logger.warning("turn %d of %r stays open: %s", self.number, str(self.session.id), failed)
+
+    async def _give_back(self) -> None:
+        """The lease at least, so that nobody has to wait until it expires."""
+        lease = self.session.lease
+        if lease is not None:
+            with contextlib.suppress(StoreError):
+                await self.session.store.release(lease)
 
     # --- mail ------------------------------------------------------------------------------
 

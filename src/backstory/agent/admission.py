@@ -105,6 +105,7 @@ class Admission:
                     if policy == "interrupt":
                         await self.interrupt(session_id, "interrupt")
                 await self._store.wait(session_id, free=True, within=max(0.05, held.expires_in + 0.05))
+                await turn.session.refresh()
         if posted is not None:
             await self.taken(turn.session, posted.id)
 

@@ -6,6 +6,7 @@ first served, in this process and across processes), and what becomes of a messa
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -90,6 +91,7 @@ class Backstory:
         self._readers: dict[str, AnyTool] = {}
         self._admission = Admission(self.sessions)
         self._process = uuid.uuid4().hex[:12]
+        self._turns = itertools.count(1)
 
     # --- a turn in one call ------------------------------------------------------------------
 
@@ -156,6 +158,7 @@ class Backstory:
         check_policy(policy)
         given = self._given(tools)
         async with self._admission.hold(SessionId(scope=scope, key=key), policy) as session:
+            await session.refresh()
             conversation = Conversation(self, session, given, self.model, target)
             turn = await conversation.open_turn(content, message_id, self._owner())
             await self._admission.begin(turn, policy)
@@ -215,7 +218,7 @@ class Backstory:
         return Conversation(self, session, self._tools, self.model).shape()
 
     def _owner(self) -> str:
-        return f"{self._process}:{uuid.uuid4().hex[:8]}"
+        return f"{self._process}:{next(self._turns)}"
 
     async def _stream(
         self,

@@ -83,11 +83,10 @@ class Conversation:
     async def open_turn(
         self, content: str | Sequence[Part] | None, message_id: str | None, owner: str
     ) -> Turn:
-        """A turn for what the user says, not begun yet; `None` resumes the open one."""
+        """A turn for what the user says, not begun yet; `None` resumes the open one. The view must be up to date."""
         if content is None:
             return self.turn_for(Opening(message=None, message_id=message_id), owner)
         parts = parts_of(content)
-        await self.session.refresh()
         composed, told = await self._composed(parts)
         opening = Opening(
             message=Message(role="user", parts=composed, id=message_id),
@@ -114,19 +113,18 @@ class Conversation:
 
         And what that tells of changes that wait for the next epoch: each is told once.
         """
-        sections = await self.sections()
         passages: Sequence[Passage] = ()
+        failed: Sequence[str] = ()
+        sticky = True
         if self.means.retrievers:
             query = "\n".join(part.text for part in parts if isinstance(part, Text))
             passages, failed = await retrieve(self.means.retrievers, query, self.context())
-            self._notes += failed
-        shape = self.shape()
-        sticky = is_sticky(passages, shape.budget.tokens, shape.counter)
+            sticky = is_sticky(passages, self.shape().budget.tokens, self._counter)
         self._loose = () if sticky else passages
         facts: dict[str, str] = {}
         told: dict[str, str] = {}
         if self.means.runtime is not False:
-            notes = pending_notes(await frozen_epoch(self.session), sections)
+            notes = pending_notes(await frozen_epoch(self.session), await self.sections())
             told = {name: prefix.digest(text) for name, text in notes.items()}
             already = self.session.view.told
             notes = {name: text for name, text in notes.items() if already.get(name) != told[name]}
@@ -135,7 +133,7 @@ class Conversation:
                 session=self.session.id.key,
                 tools=dict.fromkeys(self.tools, ""),
                 pending=notes,
-                notes=self._notes,
+                notes=[*self._notes, *failed],
                 more=given,
             )
         return compose(parts, passages=passages if sticky else (), runtime=facts), told

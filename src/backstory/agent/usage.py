@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from backstory.models.base import Usage
 from backstory.records import NewRecord
 
+_NAMES = tuple(field.name for field in dataclasses.fields(Usage))
+
 
 def with_usage(records: Sequence[NewRecord], usage: Usage | None) -> Sequence[NewRecord]:
     """The records of a request, with what the provider billed for it."""
@@ -21,9 +23,9 @@ def with_usage(records: Sequence[NewRecord], usage: Usage | None) -> Sequence[Ne
 
 def usage_json(usage: Usage) -> dict[str, int]:
     """What there is of a usage, by name."""
-    return {name: value for name, value in dataclasses.asdict(usage).items() if value}
+    return {name: value for name in _NAMES if (value := getattr(usage, name))}
 
 
 def total(one: Usage, other: Usage) -> Usage:
     """Both together."""
-    return Usage(**{f.name: getattr(one, f.name) + getattr(other, f.name) for f in dataclasses.fields(Usage)})
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in _NAMES})
