@@ -19,7 +19,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from time import perf_counter
 from typing import Any, TypeVar
 
 from backstory.errors import ConfigurationError, StoreUnavailable
@@ -48,7 +47,7 @@ from backstory.stores.values import (
     SessionId,
     SessionPage,
 )
-from backstory.stores.workers import Workers
+from backstory.stores.workers import Paces, Workers
 
 T = TypeVar("T")
 logger = logging.getLogger("backstory.stores")
@@ -56,11 +55,10 @@ logger = logging.getLogger("backstory.stores")
 _THREADS = 4
 _OPEN_SESSIONS = 24
 """Whose files (two each) stay open, for each thread: macOS allows a process 256."""
-_FEW = 64
-"""So many new records are read in no time."""
-_BRIEF = 0.005
-_CALM = 16
-"""A call under so many seconds is brief; after so many of them in a row the next is expected to be."""
+_LOOKS: Sequence[Callable[..., Any]] = (SessionFiles.look, SessionFiles.read, SessionFiles.waiting)
+"""Calls that wait for no sync."""
+_FEW, _SMALL = 64, 1 << 16
+"""So many records are read, and so many bytes written, in no time."""
 _POLL = 0.05
 """Seconds between two looks at what only another process can have changed."""
 
@@ -95,7 +93,7 @@ class FilesStore:
         self._workers = Workers(_THREADS, "backstory-files")
         self._open: list[OrderedDict[SessionId, SessionFiles]] = [OrderedDict() for _ in range(_THREADS)]
         self._waiting: dict[SessionId, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-        self._calm = 0  # so many calls in a row were brief
+        self._paces = Paces(expected=_LOOKS)
         self._told: set[tuple[SessionId, Damage]] = set()
 
     # --- the log
@@ -129,7 +127,9 @@ class FilesStore:
         newest_first: bool = False,
     ) -> list[Record]:
         files = self._open[self._workers.slot(session)].get(session)
-        brief = files is not None and files.journal.head.seq - after <= _FEW
+        brief = (limit is not None and limit <= _FEW) or (
+            files is not None and files.journal.head.seq - after <= _FEW
+        )
         return await self._run(session, SessionFiles.read, after, before, limit, newest_first, brief=brief)
 
     async def head(self, session: SessionId) -> Head:
@@ -207,7 +207,7 @@ class FilesStore:
         return posted
 
     async def inbox(self, session: SessionId) -> list[Entry]:
-        return await self._run(session, lambda files: files.mailbox.entries())
+        return await self._run(session, SessionFiles.waiting)
 
     async def take(self, session: SessionId, ids: Collection[str], *, fence: int | None = None) -> None:
         await self._run(session, SessionFiles.take, frozenset(ids), fence)
@@ -261,7 +261,8 @@ class FilesStore:
         return BlobFiles(self._disk, folder, os.path.join(self.root, STATE, "incoming"))
 
     async def put_blob(self, scope: str, data: bytes) -> str:
-        return await self._call(scope, lambda: self._blobs(scope).put(bytes(data)))
+        brief = len(data) <= _SMALL
+        return await self._call(scope, lambda: self._blobs(scope).put(bytes(data)), brief=brief)
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         rules.blob_digest(handle)
@@ -286,12 +287,12 @@ class FilesStore:
     ) -> T:
         """`call(files, *args)`, one at a time a session; waits where another process holds the lock.
 
-        The way to a thread and back costs more CPU than an append. So while the disk has answered within
-        milliseconds for a while, and no other call is under way, a `brief` call is made on the event loop itself.
+        The way to a thread and back costs more CPU than an append. So as long as the disk answers within
+        milliseconds, and no other call is under way, a `brief` call is made on the event loop itself.
         """
         slot = self._workers.slot(session)
         try:
-            brief = brief and self._calm >= _CALM
+            brief = brief and self._paces.is_brief(call)
             return await self._workers.run(slot, self._with_files, slot, session, call, args, brief=brief)
         except OSError as error:
             raise explained(error, f"session {str(session)!r}") from error
@@ -354,16 +355,15 @@ class FilesStore:
                 held.popitem(last=False)[1].close()
         else:
             held.move_to_end(session)
-        start = perf_counter()
-        try:
-            return call(files, *args)
-        finally:
-            self._calm = self._calm + 1 if perf_counter() - start < _BRIEF else 0
+        return self._paces.timed(call, files, *args)
 
-    async def _call(self, key: str, call: Callable[..., T], *args: Any) -> T:
+    async def _call(self, key: str, call: Callable[..., T], *args: Any, brief: bool = False) -> T:
         """A call that is not about one session."""
         try:
-            return await self._workers.run(self._workers.slot(key), call, *args)
+            brief = brief and self._paces.is_brief(call)
+            return await self._workers.run(
+                self._workers.slot(key), self._paces.timed, call, *args, brief=brief
+            )
         except OSError as error:
             raise explained(error, "the workspace") from error
 

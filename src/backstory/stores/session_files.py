@@ -28,6 +28,7 @@ from backstory.stores.values import (
     Appended,
     Damage,
     Draft,
+    Entry,
     Head,
     Lease,
     LeaseRequest,
@@ -332,6 +333,9 @@ class SessionFiles:
             self.lease.unlock()
 
     # --- the inbox and the draft
+
+    def waiting(self) -> list[Entry]:
+        return self.mailbox.entries()
 
     def take(self, ids: Collection[str], fence: int | None) -> None:
         with self._locked():

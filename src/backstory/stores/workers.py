@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 from backstory.errors import StoreUnavailable
@@ -20,6 +20,33 @@ T = TypeVar("T")
 _SLICE = 0.005
 """Seconds that calls on the event loop may take before others get their turn."""
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
+
+
+_BRIEF = 0.005
+"""A call under so many seconds is brief."""
+
+
+class Paces:
+    """How long each kind of call took lately: whether the next is `expected` to be brief enough for an event loop.
+
+    `expected` are the kinds that are so from the first, since they wait for no sync; others have to show it.
+    """
+
+    def __init__(self, *, expected: Sequence[Callable[..., Any]]) -> None:
+        self._seconds = {call.__qualname__: 0.0 for call in expected}
+
+    def is_brief(self, call: Callable[..., Any]) -> bool:
+        return self._seconds.get(call.__qualname__, _BRIEF) < _BRIEF
+
+    def timed(self, call: Callable[..., T], *args: Any) -> T:
+        """Make a call, and learn from it."""
+        start = perf_counter()
+        try:
+            return call(*args)
+        finally:
+            kind, took = call.__qualname__, perf_counter() - start
+            known = self._seconds.get(kind, took)
+            self._seconds[kind] = known + (took - known) / 16
 
 
 class Workers:
@@ -75,12 +102,15 @@ class Workers:
                 thread.start()
 
     async def close(self, last: Callable[[int], None]) -> None:
-        """Take nothing more. Each thread that ever ran ends what is queued, calls `last` with its slot, and stops."""
+        """Take nothing more. Each thread ends what is queued, calls `last` with its slot, and stops; where none was
+        needed, `last` is called here."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             slots = [slot for slot, thread in enumerate(self._threads) if thread is not None]
+        for slot in set(range(len(self._threads))).difference(slots):
+            last(slot)
         loop = asyncio.get_running_loop()
         ends: list[asyncio.Future[Any]] = [loop.create_future() for _ in slots]
         for slot, end in zip(slots, ends, strict=True):
