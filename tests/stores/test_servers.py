@@ -8,9 +8,9 @@ import time
 import pytest
 
 import backstory
-from backstory.errors import ConfigurationError, NewerFormat, StoreDamaged, StoreUnavailable
+from backstory.errors import ConfigurationError, NewerFormat, StaleLease, StoreDamaged, StoreUnavailable
 from backstory.models.scripted import ScriptedModel
-from backstory.stores import Durability, NewEntry, PostgresStore, RedisStore, SessionId, Store
+from backstory.stores import Durability, LeaseRequest, NewEntry, PostgresStore, RedisStore, SessionId, Store
 from backstory.stores.conformance import HOSTILE, note, texts
 from backstory.stores.redis.keys import Keys
 from backstory.stores.redis.persistence import judged, persistence
@@ -432,3 +432,35 @@ async def test_a_write_waits_for_the_sync_where_the_server_can(redis_server):
     assert [parts[0] for parts in server.asked] == ["UNLINK", "WAITAOF"] * 2
     engine._client = own
     await store.close()
+
+
+async def test_pages_of_sessions_of_the_very_same_time(kind):
+    store = kind.store(clock=backstory.stores.ManualClock())
+    keys = {f"k{number}" for number in range(80)}
+    await asyncio.gather(*(store.append(SessionId(scope="same", key=key), [note("x")]) for key in keys))
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await store.sessions("same", limit=7, cursor=cursor)
+        found += [info.session.key for info in page.sessions]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert len(found) == 80
+    assert set(found) == keys
+    await store.close()
+
+
+async def test_a_dead_holders_lease_ends_by_the_servers_clock(kind):
+    store, other = kind.store(), kind.store()
+    lease = await store.acquire(S, LeaseRequest(owner="dead", ttl=0.4))
+    assert abs(store.clock.now() - time.time()) < 5
+    start = time.monotonic()
+    assert await other.wait(S, free=True, within=10)
+    assert 0.2 < time.monotonic() - start < 3
+    heir = await other.acquire(S, LeaseRequest(owner="heir", ttl=30))
+    assert heir.fence > lease.fence
+    with pytest.raises(StaleLease):
+        await store.append(S, [note("from the grave")], fence=lease.fence)
+    await store.close()
+    await other.close()
