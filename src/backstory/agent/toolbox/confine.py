@@ -27,7 +27,8 @@ from backstory.errors import ConfigurationError, ToolError
 CLOSED = ("/sessions", "/blobs", "/quarantine", "/scopes", "/.backstory", ".git", ".env")
 """What tools do not see unless told otherwise.
 
-The first are where conversations and what belongs to other scopes lie. The rest holds credentials as a rule. A leading slash means the root, otherwise the name is meant at any depth; wildcards are allowed.
+The first are where conversations lie, and what belongs to other scopes; the rest holds credentials as a rule. A leading
+slash means the root, otherwise the name is meant at any depth; wildcards are allowed.
 """
 
 OPENAT = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
