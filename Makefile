@@ -30,8 +30,8 @@ test: $(DEV) ## Run the fast tests, and show coverage (ARGS="-k word" selects)
 test-slow: $(DEV) ## Run the slow tests alone
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
-test-all: $(DEV) ## Run every test, and show coverage
-	$(BIN)/python -m pytest -m "" --cov --cov-report=term $(ARGS)
+test-all: $(DEV) ## Run every test, on all processors, and show coverage
+	$(BIN)/python -m pytest -m "" -n auto --dist loadfile --cov --cov-report=term $(ARGS)
 
 llm-test: $(DEV) ## Talk to the server at OPENAI_BASE_URL, any that speaks OpenAI's protocol (see docs/models.md)
 	@$(BIN)/python -m pytest tests/models/test_real_server.py -m slow -s -rs -p no:cov $(ARGS)
