@@ -151,6 +151,19 @@ class SessionMachine(RuleBasedStateMachine):
             self.open_turn = (name, text)
         self.took(fresh)
 
+    @precondition(lambda self: self.open_turn is not None)
+    @rule(at=st.integers(1, 5), after=st.booleans(), step=steps.filter(lambda s: s != "fails"))
+    def crash_while_taking_it_up(self, at, after, step) -> None:
+        """A process that recovers dies itself: the next one recovers from both."""
+        assert self.open_turn is not None
+        name, text = self.open_turn
+        dying = self.open(at, after)
+        self.script(dying, step)
+        self.run(killed(dying.say("s", text, message_id=name)))
+        self.run(expire(self.store))
+        if self.run(view_of(self.store)).turn is None:
+            self.ended()
+
     @rule(who=st.integers(0, 1), count=st.integers(1, 3))
     def undo(self, who, count) -> None:
         session, _ = self.process[who].sessions.peek(S)

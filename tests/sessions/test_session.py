@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from backstory.errors import HeadMoved
-from backstory.messages import user
+from backstory.messages import ToolCall, assistant, tool, user
 from backstory.records import NewRecord, new_message
 from backstory.sessions.session import FAR_BEHIND, Session, Sessions
 from backstory.sessions.view import SNAPSHOT_EVERY
@@ -173,3 +173,26 @@ async def test_first_come_first_served_and_never_two_at_once():
 
     await asyncio.gather(*(work(number) for number in range(20)))
     assert order == list(range(20))
+
+
+@pytest.mark.parametrize("tokens", [10, 100, 333, 1000])
+async def test_what_is_loaded_for_a_window_begins_with_a_turn(tokens):
+    store = InMemoryStore()
+    session = Session(store, S)
+    for turn in range(1, 60):
+        batch = [NewRecord(kind="turn_started", turn=turn), new_message(user(f"question {turn}"), turn=turn)]
+        for step in range(turn % 5):
+            call = ToolCall(id=f"c{step}", name="look")
+            batch += [
+                new_message(assistant("", call), turn=turn),
+                new_message(tool(f"c{step}", "seen"), turn=turn),
+            ]
+        batch += [new_message(assistant("done"), turn=turn), NewRecord(kind="turn_ended", turn=turn)]
+        await session.append(batch)
+    cold = Session(store, S)
+    await cold.refresh()
+    await cold.load(tokens, lambda record: 10)
+    live = cold.view.live()
+    assert live[0].message.role == "user"
+    assert 10 * len(live) > min(tokens, 10 * 59)
+    assert [r.seq for r in live] == [r.seq for r in session.view.live()][-len(live) :]

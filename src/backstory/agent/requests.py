@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -352,6 +353,6 @@ def _account(ledger: Ledger, built: Built) -> dict[str, Any]:
 
 def _count(shape: Shape) -> Any:
     def count(record: Record) -> int:
-        return count_message(counted(record), shape.counter, shape.target.format)
+        return math.ceil(count_message(counted(record), shape.counter, shape.target.format) * shape.factor)
 
     return count

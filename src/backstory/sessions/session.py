@@ -89,7 +89,8 @@ class Session:
     async def load(self, tokens: int | None, count: Callable[[Record], int] = lambda _: 0) -> None:
         """Make sure that the view holds the messages that a window of `tokens` needs; all live ones for `None`.
 
-        `count` gives the tokens of a message; what is stored with a record is used as it is.
+        It holds whole turns then, so that what is replayed never begins inside one for want of a reading. `count` gives
+        the tokens of a message; what is stored with a record is used as it is.
         """
         view = self.view
         if view.loaded <= view.start:
@@ -107,6 +108,10 @@ class Session:
             view.load(older)
             held += sum(count(r) for r in older if r.kind == "message" and view.replayed(r.seq))
             page = min(page * 2, LARGEST_PAGE)
+        span = view.spans.get(view.messages[0].turn) if view.messages else None
+        if span is not None and view.start < view.loaded and span.first < view.loaded:
+            after = max(span.first, view.start) - 1
+            view.load(await self.store.read(self.id, after=after, before=view.loaded))
 
     async def append(
         self,
