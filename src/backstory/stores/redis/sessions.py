@@ -152,13 +152,13 @@ class Sessions:
         batch: Batch | None = None,
         entry: str | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
-        guess: bool = False,
+        guess: Callable[[State], bool] | None = None,
         lasts: bool = True,
     ) -> T:
         """What `change` returns, once the commands that it made were applied to the very state that it saw.
 
-        It is called anew for each look. `prepare` reads what else it needs, after the look. With `guess` it may first
-        be tried on the state that this store left behind, since that is confirmed or refused with the change itself.
+        It is called anew for each look. `prepare` reads what else it needs, after the look. Where `guess`
+        says so of the state that this store left behind, that is tried first: the change itself confirms or refuses it.
         """
 
         async def call(engine: RedisEngine, attempt: Try) -> T:
@@ -178,11 +178,11 @@ class Sessions:
         batch: Batch | None,
         entry: str | None,
         prepare: Callable[[], Awaitable[None]] | None,
-        guess: bool,
+        guess: Callable[[State], bool] | None,
         lasts: bool,
     ) -> T:
-        known = self._known.get(session) if guess and attempt.number == 0 else None
-        if known is not None:
+        known = self._known.get(session) if guess is not None and attempt.number == 0 else None
+        if known is not None and guess is not None and guess(known):
             tick = int(self._server.now() * 1_000_000)
             try:
                 done = await self._apply(

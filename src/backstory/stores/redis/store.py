@@ -23,7 +23,7 @@ from backstory.stores.redis import listing, logs, state
 from backstory.stores.redis.engine import RedisEngine, Settings, require
 from backstory.stores.redis.keys import Keys
 from backstory.stores.redis.sessions import Batch, Sessions, Sight
-from backstory.stores.redis.state import Commands
+from backstory.stores.redis.state import Commands, State
 from backstory.stores.remote import rows
 from backstory.stores.remote.clock import ServerClock
 from backstory.stores.remote.loops import PerLoop
@@ -136,9 +136,11 @@ class RedisStore:
         def change(sight: Sight, commands: Commands, attempt: Try) -> Appended:
             return logs.append(sight, commands, asked, self._keys.news, again=attempt.number > 0)
 
-        return await self._sessions.change(
-            session, change, batch=Batch(mark=mark, id=batch), guess=fence is not None and bool(records)
-        )
+        def timeless(known: State) -> bool:
+            """Whether the time plays no part in it: then it may be decided on what is known from before."""
+            return bool(records) and acquire is None and (fence is not None or known.owner is None)
+
+        return await self._sessions.change(session, change, batch=Batch(mark=mark, id=batch), guess=timeless)
 
     async def read(
         self,
