@@ -15,16 +15,22 @@ from backstory.models.scripted import ScriptedModel, calls
 from backstory.records import NewRecord
 from backstory.sessions import forks, operations
 from backstory.sessions.session import Session
-from backstory.stores import FilesStore, InMemoryStore, LeaseRequest, SessionId
+from backstory.stores import FilesStore, InMemoryStore, LeaseRequest, SessionId, SqliteStore
 from tests.agent.turns import look
 from tests.sessions.support import S, check_log, said, view_of
 
 B, C, D = (SessionId(key=key) for key in "bcd")
 
 
-@pytest.fixture(params=["memory", "files"])
-def store(request, tmp_path):
-    return InMemoryStore() if request.param == "memory" else FilesStore(tmp_path, durability="process")
+@pytest.fixture(params=["memory", "files", "sqlite"])
+async def store(request, tmp_path):
+    made = {
+        "memory": InMemoryStore,
+        "files": lambda: FilesStore(tmp_path, durability="process"),
+        "sqlite": lambda: SqliteStore(tmp_path / "sessions.db", durability="process"),
+    }[request.param]()
+    yield made
+    await made.close()
 
 
 async def talked(store, *texts, key="s", budget=None, tools=()):
