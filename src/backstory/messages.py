@@ -199,6 +199,8 @@ class Message:
     native: Native | None = field(default=None, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Tokens by counter and target: filled by `backstory.tokens`, so that nothing is counted twice."""
+    _passed: list[object] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Targets whose rules it passed: filled by `backstory.legality.rules`, so that nothing is looked at twice."""
 
     @property
     def text(self) -> str:
@@ -251,7 +253,8 @@ def tool(call_id: str, text: str, **fields: Any) -> Message:
 # --- JSON, for the log ---------------------------------------------------------------------
 
 _DEFAULTS = {
-    cls: {f.name: f.default for f in dataclasses.fields(cls)} for cls in (Message, Native, Origin, *_KIND_OF)
+    cls: {f.name: f.default for f in dataclasses.fields(cls) if f.init}
+    for cls in (Message, Native, Origin, *_KIND_OF)
 }
 
 
@@ -315,7 +318,7 @@ def _dump(value: Any, paths: Mapping[int, list[str | int]]) -> Any:
     dumped = {"part": _KIND_OF[cls]} if cls in _KIND_OF else {}
     for name, default in _DEFAULTS[cls].items():
         inner = getattr(value, name)
-        if name != "_counts" and inner != default:
+        if inner != default:
             dumped[name] = _dump(inner, paths)
     return dumped
 

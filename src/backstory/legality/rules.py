@@ -29,19 +29,39 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
+    """`alone`: it looks at each message by itself, whatever stands beside it."""
+
     name: str
     holds: Callable[[Target], bool]
     find: Callable[[View], Iterable[Breach]]
     mend: str
     source: str
+    alone: bool = False
 
 
 def problems(messages: Sequence[Message], target: Target) -> Iterator[Problem]:
-    """Every breach of the target's rules, rule by rule."""
+    """Every breach of the target's rules, rule by rule.
+
+    A message never changes. So one in which the rules that look at it alone found nothing keeps a note of that, and a
+    session's next request looks at what is new.
+    """
     view = View(messages, target)
+    new = [index for index, message in enumerate(messages) if target not in message._passed]
+    part = view if len(new) == len(messages) else View([messages[index] for index in new], target)
+    broken: set[int] = set()
     for rule in rules_for(target):
-        for index, what in rule.find(view):
+        if not rule.alone:
+            found: Iterable[Breach] = rule.find(view)
+        elif new:
+            found = [(new[index], what) for index, what in rule.find(part)]
+            broken.update(index for index, _ in found)
+        else:
+            continue
+        for index, what in found:
             yield Problem(rule=rule.name, index=index, what=what, mend=rule.mend)
+    for index in new:
+        if index not in broken:
+            messages[index]._passed.append(target)
 
 
 @functools.lru_cache(maxsize=64)
@@ -69,17 +89,17 @@ _TEMPLATES = "https://huggingface.co/docs/transformers/chat_templating: template
 
 # fmt: off
 RULES: tuple[Rule, ...] = (
-    Rule(name="json.strict", holds=_always, find=find.not_strict,
+    Rule(name="json.strict", alone=True, holds=_always, find=find.not_strict,
          mend="replace what JSON cannot hold", source="RFC 8259, sections 6 and 8.1"),
-    Rule(name="message.shape", holds=_always, find=find.shape,
+    Rule(name="message.shape", alone=True, holds=_always, find=find.shape,
          mend="write it anew as the API has it", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}; {_GEMINI_DOC}"),
-    Rule(name="message.part", holds=_always, find=find.misplaced_parts,
+    Rule(name="message.part", alone=True, holds=_always, find=find.misplaced_parts,
          mend="leave the part out; a result becomes a message of its own", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
-    Rule(name="message.name", holds=lambda t: t.speaker_pattern is not None, find=find.speaker,
+    Rule(name="message.name", alone=True, holds=lambda t: t.speaker_pattern is not None, find=find.speaker,
          mend="rename the speaker, distinct speakers distinctly", source=f"{_CHAT_DOC}#messages: name"),
     Rule(name="item.id_twice", holds=_is("openai_responses"), find=find.item_ids,
          mend="leave out the later one's id", source="'Duplicate item found with id …'"),
-    Rule(name="system.developer", holds=lambda t: not t.developer, find=find.unknown_developer,
+    Rule(name="system.developer", alone=True, holds=lambda t: not t.developer, find=find.unknown_developer,
          mend="send it as a system message", source=_TEMPLATES),
     Rule(name="system.late", holds=lambda t: not t.system_anywhere, find=find.late_system,
          mend="send it as a marked user text at its place", source=f"{_ANTHROPIC_DOC}; {_TEMPLATES}"),
@@ -88,7 +108,7 @@ RULES: tuple[Rule, ...] = (
     Rule(name="content.empty", holds=_always, find=find.empty,
          mend="drop it at the end of the list, else say in its place that it was empty",
          source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
-    Rule(name="content.blank_text", holds=_always, find=find.blank_text,
+    Rule(name="content.blank_text", alone=True, holds=_always, find=find.blank_text,
          mend="drop the blank part", source=f"{_ANTHROPIC_DOC}: text content blocks must be non-empty"),
     Rule(name="content.trailing_space", holds=_is("anthropic"), find=find.trailing_space,
          mend="strip it", source="'final assistant content cannot end with trailing whitespace'"),
@@ -101,13 +121,13 @@ RULES: tuple[Rule, ...] = (
     Rule(name="order.user_after_tool", holds=lambda t: not t.user_after_tool, find=find.user_after_tool,
          mend="put an assistant mark between them",
          source="Mistral's chat templates: 'After the optional system message, conversation roles must alternate'"),
-    Rule(name="call.arguments", holds=lambda t: t.object_arguments, find=find.arguments,
+    Rule(name="call.arguments", alone=True, holds=lambda t: t.object_arguments, find=find.arguments,
          mend="mend the JSON, or keep the text as one field of an object", source=f"{_ANTHROPIC_DOC}; {_GEMINI_DOC}"),
-    Rule(name="call.kind", holds=_always, find=find.kind,
+    Rule(name="call.kind", alone=True, holds=_always, find=find.kind,
          mend="send it as a function call with its input as one field", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
-    Rule(name="call.name", holds=_always, find=find.call_name,
+    Rule(name="call.name", alone=True, holds=_always, find=find.call_name,
          mend="rename it, the same name always the same way", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}; {_GEMINI_DOC}"),
-    Rule(name="call.id", holds=_always, find=find.call_id,
+    Rule(name="call.id", alone=True, holds=_always, find=find.call_id,
          mend="give it another id, call and result together", source=f"{_CHAT_DOC}; {_ANTHROPIC_DOC}"),
     Rule(name="call.id_twice", holds=_always, find=find.id_twice,
          mend="give the later one another id, call and result together",
