@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -27,9 +28,12 @@ MISSING_REDIS = "Redis is not installed: run scripts/install-servers, or apt ins
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the range from which systems take the ports of clients, so that it is still free after a restart."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def postgres_bin() -> Path | None:
