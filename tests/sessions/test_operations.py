@@ -15,7 +15,7 @@ from backstory.models.scripted import ScriptedModel, calls
 from backstory.records import NewRecord
 from backstory.sessions import forks, operations
 from backstory.sessions.session import Session
-from backstory.stores import FilesStore, InMemoryStore, LeaseRequest, SessionId, SqliteStore
+from backstory.stores import FilesStore, InMemoryStore, LeaseRequest, SessionId, SqliteStore, Store
 from tests.agent.turns import look
 from tests.sessions.support import S, check_log, said, view_of
 
@@ -24,11 +24,13 @@ B, C, D = (SessionId(key=key) for key in "bcd")
 
 @pytest.fixture(params=["memory", "files", "sqlite"])
 async def store(request, tmp_path):
-    made = {
-        "memory": InMemoryStore,
-        "files": lambda: FilesStore(tmp_path, durability="process"),
-        "sqlite": lambda: SqliteStore(tmp_path / "sessions.db", durability="process"),
-    }[request.param]()
+    made: Store
+    if request.param == "memory":
+        made = InMemoryStore()
+    elif request.param == "files":
+        made = FilesStore(tmp_path, durability="process")
+    else:
+        made = SqliteStore(tmp_path / "sessions.db", durability="process")
     yield made
     await made.close()
 
