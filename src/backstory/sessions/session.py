@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -16,10 +17,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from backstory.errors import StoreDamaged
 from backstory.records import NewRecord, Record
 from backstory.sessions.view import View, fold
 from backstory.stores.base import Store
 from backstory.stores.values import Appended, Lease, LeaseRequest, SessionId
+
+logger = logging.getLogger("backstory.sessions")
 
 PAGE = 64
 LARGEST_PAGE = 4096
@@ -70,21 +74,26 @@ class Session:
                 view.apply(record)
 
     async def _open(self) -> View:
-        """Fold from the newest snapshot on, reading backwards until one is met."""
+        """Fold from the newest snapshot on, reading backwards until one is met. What was read beyond it is kept."""
         newest_first: list[Record] = []
+        older: list[Record] = []
         page = PAGE
         before: int | None = None
         while True:
             found = await self.store.read(self.id, before=before, limit=page, newest_first=True)
-            snapshot = next((i for i, record in enumerate(found) if record.kind == "snapshot"), None)
+            snapshot = next((i for i, record in enumerate(found) if _is_good(record)), None)
             if snapshot is not None:
                 newest_first += found[: snapshot + 1]
+                older = found[snapshot + 1 :]
                 break
             newest_first += found
             if len(found) < page:
                 break
             before, page = found[-1].first, min(page * 2, LARGEST_PAGE)
-        return fold(reversed(newest_first))
+        view = fold(reversed(newest_first))
+        if view.loaded > view.start:
+            view.load([record for record in reversed(older) if record.seq >= view.start])
+        return view
 
     async def load(self, tokens: int | None, count: Callable[[Record], int] = lambda _: 0) -> None:
         """Make sure that the view holds the messages that a window of `tokens` needs; all live ones for `None`.
@@ -95,18 +104,15 @@ class Session:
         view = self.view
         if view.loaded <= view.start:
             return
-        held = sum(count(record) for record in view.live()) if tokens is not None else 0
         page = PAGE
-        while view.loaded > view.start and (tokens is None or held <= tokens):
+        while view.loaded > view.start and (tokens is None or not _holds(view, tokens, count)):
             found = await self.store.read(
                 self.id, after=view.start - 1, before=view.loaded, limit=page, newest_first=True
             )
             if not found:
                 view.loaded = view.start
                 break
-            older = found[::-1]
-            view.load(older)
-            held += sum(count(r) for r in older if r.kind == "message" and view.replayed(r.seq))
+            view.load(found[::-1])
             page = min(page * 2, LARGEST_PAGE)
         span = view.spans.get(view.messages[0].turn) if view.messages else None
         if span is not None and view.start < view.loaded and span.first < view.loaded:
@@ -157,6 +163,28 @@ class Session:
     def next_seq(self) -> int:
         """The place that the first record of the next batch will have, a snapshot that is due taken into account."""
         return self.view.head + (2 if self.view.snapshot_due else 1)
+
+
+def _holds(view: View, tokens: int, count: Callable[[Record], int]) -> bool:
+    """Whether more than so many tokens are loaded. Looks no further back than it must."""
+    held = 0
+    for record in reversed(view.live()):
+        held += count(record)
+        if held > tokens:
+            return True
+    return False
+
+
+def _is_good(record: Record) -> bool:
+    """Whether a record is a snapshot to fold from. One that is not is passed over: it can be computed again."""
+    if record.kind != "snapshot" or not record.intact:
+        return False
+    try:
+        View.from_snapshot(record)
+    except StoreDamaged as error:
+        logger.warning("a snapshot is passed over: %s", error)
+        return False
+    return True
 
 
 async def _whatever(writing: Callable[[], Awaitable[Appended]]) -> Appended:

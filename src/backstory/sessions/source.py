@@ -28,13 +28,17 @@ class ViewSource:
         self._end = max(end, self.head)
         self._places = [record.seq for record in records]
         self._index: Mapping[int, int] = {seq: number for number, seq in enumerate(self._places)}
+        self._found: dict[int, list[Message]] = {}  # as `at` gave them
 
     def __len__(self) -> int:
         return self._end
 
     def at(self, position: int) -> list[Message]:
-        number = self._index.get(position)
-        return [counted(self.records[number])] if number is not None else []
+        found = self._found.get(position)
+        if found is None:
+            number = self._index.get(position)
+            found = self._found[position] = [counted(self.records[number])] if number is not None else []
+        return found
 
     def between(self, start: int, stop: int) -> list[tuple[int, Message]]:
         first, last = bisect.bisect_left(self._places, start), bisect.bisect_left(self._places, stop)

@@ -57,7 +57,7 @@ _OPEN_SESSIONS = 24
 """Whose files (two each) stay open, for each thread: macOS allows a process 256."""
 _LOOKS: Sequence[Callable[..., Any]] = (SessionFiles.look, SessionFiles.read, SessionFiles.waiting)
 """Calls that wait for no sync."""
-_FEW, _SMALL = 64, 1 << 16
+_FEW, _SMALL = 256, 1 << 16
 """So many records are read, and so many bytes written, in no time."""
 _POLL = 0.05
 """Seconds between two looks at what only another process can have changed."""
