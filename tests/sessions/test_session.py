@@ -196,3 +196,13 @@ async def test_what_is_loaded_for_a_window_begins_with_a_turn(tokens):
     assert live[0].message.role == "user"
     assert 10 * len(live) > min(tokens, 10 * 59)
     assert [r.seq for r in live] == [r.seq for r in session.view.live()][-len(live) :]
+
+
+async def test_a_snapshot_that_cannot_be_read_is_passed_over():
+    store = InMemoryStore()
+    session = Session(store, S)
+    for number in range(SNAPSHOT_EVERY + 3):
+        await session.append([meta(number)])
+    await session.append([NewRecord(kind="snapshot", data={"of": "another version"})])
+    await session.append([meta(-1)])
+    assert (await Session(store, S).refresh()).to_json() == session.view.to_json()
