@@ -4,11 +4,14 @@
     python benchmarks/turns.py --no-peers          # ours and the floor alone, no network
 
 The conversation is that of the peers' figures: turns of four messages (the user's 60 tokens, a call, its result of 400,
-an answer of 120), English and Chinese mixed. CPU time of the process, user and system; the least of several rounds.
+an answer of 120), English and Chinese mixed. CPU time of the process, user and system; the least of many short rounds,
+taken in alternation, since a machine that does other work besides adds to every figure and takes from none.
 
 - *durable turn*: four durable points (user · assistant with its call · result · final answer) on the files store, fsync
   before each acknowledgement. The floor makes the same four raw appends with fdatasync, and counts their tokens.
-- *cold request*: open the session in a fresh object, and build the request of the next turn, of 8,000 tokens.
+- *cold request*: open the session in a fresh object, make the next user message durable, and build its request, of
+  8,000 tokens. The session's newest turns have had their requests, as a live one's have.
+- *nanobot*: a fresh SessionManager opens the session and gives a history within as many tokens; nothing is written.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import shutil
@@ -32,6 +36,8 @@ from backstory.tokens import count_text
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "bench:1"
 BUDGET = 8_000
+LIVE = 50
+"""So many of the newest turns have had their requests; more than a window holds."""
 SENTENCE = """
     the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers
     and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库
@@ -60,13 +66,17 @@ def call(number: int, arguments: str) -> dict[str, object]:
     }
 
 
-async def say(bs: backstory.Backstory, number: int, row: Row) -> None:
+async def say(bs: backstory.Backstory, number: int, row: Row, *, requests: bool = False) -> None:
     """One durable turn, with the model's part given."""
     user, arguments, result, answer = row
     async with bs.turn(KEY, user) as turn:
+        if requests:
+            await turn.request()
         await turn.record(call(number, arguments))
         for waiting in turn.open_calls:
             await turn.result(waiting, result)
+        if requests:
+            await turn.request()
         await turn.record({"role": "assistant", "content": answer})
 
 
@@ -100,8 +110,9 @@ async def fill(folder: Path, messages: int) -> None:
     async with backstory.open(
         folder, target="openai_chat", budget=BUDGET, runtime=False, durability="process"
     ) as bs:
-        for number, row in enumerate(rows(messages // 4)):
-            await say(bs, number, row)
+        turns = messages // 4
+        for number, row in enumerate(rows(turns)):
+            await say(bs, number, row, requests=turns - number <= LIVE)
 
 
 async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, float]:
@@ -124,22 +135,28 @@ async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, flo
     return min(best[::2]), min(best[1::2])
 
 
-async def cold_request(folder: Path, times: int) -> float:
+def copied(folder: Path, copy: Path) -> None:
+    """A copy that is on the disk, so that its first sync has no more to do than another."""
+    shutil.copytree(folder, copy)
+    for path in filter(Path.is_file, copy.rglob("*")):
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+
+
+async def cold_request(folder: Path) -> float:
     """CPU milliseconds to open a session in a fresh object and build its next request; the copy is made outside."""
-    found = []
-    for number in range(times):
-        copy = folder.with_name(f"{folder.name}-copy{number}")
-        shutil.copytree(folder, copy)
-        start = time.process_time()
-        async with (
-            backstory.open(copy, target="openai_chat", budget=BUDGET, runtime=False) as bs,
-            bs.turn(KEY, "How many boxes are left?") as turn,
-        ):
-            request = await turn.request()
-            found.append((time.process_time() - start) * 1000)
-        assert request.ledger.total <= BUDGET
-        shutil.rmtree(copy)
-    return min(found)
+    copy = folder.with_name(f"{folder.name}-copy")
+    copied(folder, copy)
+    start = time.process_time()
+    async with (
+        backstory.open(copy, target="openai_chat", budget=BUDGET, runtime=False) as bs,
+        bs.turn(KEY, "How many boxes are left?") as turn,
+    ):
+        request = await turn.request()
+        took = (time.process_time() - start) * 1000
+    assert request.ledger.total <= BUDGET
+    shutil.rmtree(copy)
+    return took
 
 
 NANOBOT = """
@@ -155,10 +172,10 @@ for message in given:
     session.add_message(role, content, **message)
 manager.save(session)
 best = []
-for _ in range(3):
+for _ in range(5):
     start = time.process_time()
     fresh = SessionManager(folder, sessions_root=root).get_or_create("bench:1")
-    fresh.get_history(max_messages=60)
+    fresh.get_history(max_tokens=int(sys.argv[3]))
     best.append(time.process_time() - start)
 print(min(best) * 1000)
 """
@@ -178,7 +195,7 @@ def nanobot(python: str, messages: int) -> float | None:
         file = Path(folder, "given.json")
         file.write_text(json.dumps(given, ensure_ascii=False), encoding="utf-8")
         done = subprocess.run(
-            [python, "-c", NANOBOT, folder, str(file)],
+            [python, "-c", NANOBOT, folder, str(file), str(BUDGET)],
             capture_output=True,
             text=True,
             check=False,
@@ -196,7 +213,7 @@ def peer() -> str | None:
     python = home / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "nanobot-ai==0.3.5"]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "nanobot-ai==0.3.5"]
     if subprocess.run(install, check=False).returncode:
         print("nanobot-ai cannot be installed here: its figures are left out", file=sys.stderr)
         return None
@@ -209,17 +226,21 @@ async def measure(arguments: argparse.Namespace) -> None:
     print(
         f"{'messages':>10} {'floor':>8} {'turn':>8} {'ratio':>7} {'cold request':>14} {'nanobot':>10}  (CPU ms)"
     )
-    cold: dict[int, float] = {}
+    place = Path(tempfile.mkdtemp(prefix="backstory-bench-", dir=arguments.folder))
+    workspaces = {messages: place / str(messages) for messages in arguments.messages}
+    for messages, workspace in workspaces.items():
+        await fill(workspace, messages)
+    cold = dict.fromkeys(workspaces, math.inf)
+    for _ in range(arguments.times):
+        for messages, workspace in workspaces.items():
+            cold[messages] = min(cold[messages], await cold_request(workspace))
     theirs: float | None = None
-    for messages in arguments.messages:
-        folder = Path(tempfile.mkdtemp(prefix="backstory-bench-", dir=arguments.folder))
-        await fill(folder / "workspace", messages)
-        cold[messages] = await cold_request(folder / "workspace", arguments.times)
-        raw, ours = await durable_turn(folder / "workspace", arguments.turns, arguments.times)
+    for messages, workspace in workspaces.items():
+        raw, ours = await durable_turn(workspace, arguments.turns, arguments.times)
         theirs = nanobot(python, messages) if python else None
         told = f"{theirs:10,.1f}" if theirs is not None else f"{'-':>10}"
         print(f"{messages:>10,} {raw:8.2f} {ours:8.2f} {ours / raw:7.2f} {cold[messages]:14.2f} {told}")
-        shutil.rmtree(folder)
+    shutil.rmtree(place)
     print(f"cold request, largest to smallest: {max(cold.values()) / min(cold.values()):.2f} (at most 1.3)")
     if theirs is not None:
         longest = max(arguments.messages)
@@ -229,8 +250,8 @@ async def measure(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--messages", type=int, nargs="+", default=[1_000, 50_000])
-    parser.add_argument("--turns", type=int, default=50)
-    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=16, help="of one round")
+    parser.add_argument("--times", type=int, default=25, help="rounds")
     parser.add_argument(
         "--folder", default=None, help="where to write; a real disk, not a memory file system"
     )
