@@ -22,7 +22,7 @@ from backstory.context.fit import Fitted
 from backstory.context.fitting import Fitting
 from backstory.context.ledger import Ledger
 from backstory.context.request import Request as Written
-from backstory.context.sections import Passage, Section, in_order
+from backstory.context.sections import Passage, Section, in_order, render
 from backstory.context.state import State
 from backstory.context.window import Limits
 from backstory.errors import BudgetExceeded, StoreDamaged
@@ -137,7 +137,7 @@ async def build_request(
     else:
         built = make(_as_frozen(frozen), state)
         reason = _opened(built.fitted, state)
-        if reason:  # the prefix changes in any case: the cheapest moment for all that waited
+        if reason and _waits(frozen, ordered, state):  # the prefix changes in any case: the cheapest moment
             built = fresh()
     why = reason or ("first request" if frozen is None else "")
     if why or frozen is None:
@@ -250,6 +250,11 @@ def _opened(fitted: Fitted, state: Mapping[str, Any] | None) -> str:
     if state is None:
         return ""
     return fitted.ledger.why if fitted.ledger.epoch != state["epoch"] else ""
+
+
+def _waits(frozen: Frozen, sections: Sequence[Section], state: Mapping[str, Any] | None) -> bool:
+    """Whether anything waits for the next epoch: another system block, or late results."""
+    return render(sections) != frozen.system or bool(state and state["sent"])
 
 
 def _anew(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -55,8 +55,6 @@ logger = logging.getLogger("backstory.stores")
 _THREADS = 4
 _OPEN_SESSIONS = 24
 """Whose files (two each) stay open, for each thread: macOS allows a process 256."""
-_LOOKS: Sequence[Callable[..., Any]] = (SessionFiles.look, SessionFiles.read, SessionFiles.waiting)
-"""Calls that wait for no sync."""
 _FEW, _SMALL = 256, 1 << 16
 """So many records are read, and so many bytes written, in no time."""
 _POLL = 0.05
@@ -93,7 +91,7 @@ class FilesStore:
         self._workers = Workers(_THREADS, "backstory-files")
         self._open: list[OrderedDict[SessionId, SessionFiles]] = [OrderedDict() for _ in range(_THREADS)]
         self._waiting: dict[SessionId, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-        self._paces = Paces(expected=_LOOKS)
+        self._paces = Paces(expected=(SessionFiles.look, SessionFiles.read, SessionFiles.waiting, self._blob))
         self._told: set[tuple[SessionId, Damage]] = set()
 
     # --- the log
@@ -266,7 +264,10 @@ class FilesStore:
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         rules.blob_digest(handle)
-        return await self._call(scope, lambda: self._blobs(scope).get(handle))
+        return await self._call(scope, self._blob, scope, handle, brief=True)
+
+    def _blob(self, scope: str, handle: str) -> bytes:
+        return self._blobs(scope).get(handle)
 
     async def delete_blob(self, scope: str, handle: str) -> bool:
         rules.blob_digest(handle)
