@@ -311,13 +311,13 @@ async def check_cut(root, base, data, end, taken_up):
     if is_open or taken_up != "resume":
         assert fold(after).turn is None
     legal(model)
-    again = ScriptedModel(["fine"], name="m")
-    bs = backstory.open(store, model=again, tools=child.tools(root), budget=6000, runtime=False)
-    if taken_up != "other" and model.requests:
+    assert (await store.verify(S)).sound
+    if end % 10 == 0:  # and it goes on
+        again = ScriptedModel(["fine"], name="m")
+        bs = backstory.open(store, model=again, tools=child.tools(root), budget=6000, runtime=False)
         await bs.say("s", "do more act 0")
         legal(again)
-    check_log(await store.read(S))
-    assert (await store.verify(S)).sound
+        check_log(await store.read(S))
     await store.close()
 
 
@@ -336,7 +336,7 @@ async def test_the_journal_cut_anywhere_in_a_turn(tmp_path, taken_up):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 async def test_the_journal_cut_at_every_byte_of_a_turn(tmp_path):
     data = await whole_turn(tmp_path / "base")
     for number, end in enumerate(ends_to_try(data, 1)):
