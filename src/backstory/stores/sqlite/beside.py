@@ -74,7 +74,8 @@ def _entries(connection: sqlite3.Connection, number: int) -> list[Entry]:
 def post(connection: sqlite3.Connection, session: SessionId, entry: NewEntry, now: float) -> Posted:
     row = make(connection, session, find(connection, session))
     waiting = rules.posted_before(_entries(connection, row.number), entry) if entry.id is not None else None
-    if waiting is not None:
+    if waiting is not None:  # the first time may have been cut short before its sync: write, to have one now
+        connection.execute("UPDATE sessions SET position = position WHERE number = ?", (row.number,))
         return Posted(entry=waiting, repeated=True)
     made = Entry(
         id=entry.id or uuid.uuid4().hex,

@@ -31,8 +31,9 @@ class Checkpoints:
         self._database = database
         self._connection: sqlite3.Connection | None = None
         self._pages = 0
-        self.rest = 0
-        """Pages that `run` had to leave, because more were written meanwhile."""
+        self._moved = 0
+        self.rest = False
+        """Whether `run` could not have the writer's turn for the last pages."""
 
     @property
     def due(self) -> bool:
@@ -45,34 +46,35 @@ class Checkpoints:
     def run(self, turn: threading.Lock) -> None:
         """Beside the writer; it never raises: what it does not do now it does the next time."""
         self._pages = 0
-        for _ in range(3):
-            if not self._move() or self.rest <= _FEW:
-                break
-        if self.rest and turn.acquire(blocking=False):
+        moved = self._move()
+        while moved > _FEW:  # so many were there, and more may have come meanwhile
+            moved = self._move()
+        self.rest = True
+        if turn.acquire(blocking=False):
             try:
                 self.finish()
             finally:
                 turn.release()
 
     def finish(self) -> None:
-        """The last pages, by whoever has the writer's turn: after this the log begins anew."""
+        """What was written during `run`, by whoever has the writer's turn: after this the log begins anew."""
+        self.rest = False
         self._move()
-        self.rest = 0
 
-    def _move(self) -> bool:
-        """Sets `rest` to the pages that are left in the log."""
+    def _move(self) -> int:
+        """How many pages were moved."""
         try:
             if self._connection is None:
                 self._connection = self._database.connect()
-            found = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._moved = 0
+            _, _, moved = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except (sqlite3.Error, StoreError) as error:
             if not (isinstance(error, sqlite3.Error) and is_busy(error)):
                 logger.warning("%s: its log could not be moved into it now (%s)", self._database.path, error)
             self.close()
-            self.rest = 0
-            return False
-        self.rest = max(0, int(found[1]) - int(found[2]))
-        return True
+            return 0
+        before, self._moved = self._moved, int(moved)
+        return self._moved - before if self._moved >= before else self._moved
 
     def close(self) -> None:
         if self._connection is not None:

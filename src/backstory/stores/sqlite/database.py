@@ -122,7 +122,8 @@ class Database:
         self._identity = self.identity()
 
     def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
-        found = schema.check(connection, self.path)
+        with schema.transaction(connection, "DEFERRED"):  # one look: another process may be making the tables
+            found = schema.check(connection, self.path)
         if found == len(schema.MIGRATIONS):
             return
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]

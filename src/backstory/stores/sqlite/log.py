@@ -186,12 +186,16 @@ def _acknowledged(
     release: bool,
     now: float,
 ) -> Appended:
-    """A batch that is there already: only its lease is taken or given back, as far as that still applies."""
-    taken = granted(row, session, acquire, now=now) if acquire is not None else None
-    if taken is not None:
-        hold(connection, row, taken)
-    if release and row.owner is not None and (taken is not None or row.fence == fence):
-        hold(connection, row, None)
+    """A batch that is there already: only its lease is taken or given back, as far as that still applies.
+
+    Something is written in any case: the first time may have been cut short before its sync.
+    """
+    lease = taken = granted(row, session, acquire, now=now) if acquire is not None else None
+    if taken is None:
+        lease = row.lease(session)
+    if release and lease is not None and (taken is not None or lease.fence == fence):
+        lease = None
+    hold(connection, row, lease)
     return Appended(head=row.ends(), records=tuple(earlier), lease=taken, repeated=True)
 
 

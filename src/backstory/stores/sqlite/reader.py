@@ -17,7 +17,8 @@ from backstory.stores.sqlite.failures import explained, is_busy
 from backstory.stores.workers import Workers
 
 T = TypeVar("T")
-_THREADS = 2
+_THREADS = 3
+"""The first for what is brief, the others for what may take long: nobody waits for a check of the whole file."""
 _BRIEF = 0.005
 _CALM = 16
 """After a read of more than so many seconds, so many go to the threads."""
@@ -42,15 +43,12 @@ class Reader:
         self._slow = 0
 
     async def do(self, key: object, call: Callable[[sqlite3.Connection], T], *, brief: bool = True) -> T:
-        """What `call(connection)` returns or raises. Calls of one `key` keep their order."""
-        slot = self._workers.slot(key)
-        if self._slow:
-            self._slow -= 1
-            brief = False
+        """What `call(connection)` returns or raises. Calls of one `key` that are as brief keep their order."""
+        slot = 0 if brief else 1 + self._workers.slot(key) % (_THREADS - 1)
+        at_once = brief and not self._slow and self._connections[slot] is not None
+        self._slow = max(0, self._slow - brief)
         try:
-            return await self._workers.run(
-                slot, self._once, slot, call, brief=brief and self._connections[slot] is not None
-            )
+            return await self._workers.run(slot, self._once, slot, call, brief=at_once)
         except _Busy:
             return await self._workers.run(slot, self._patiently, slot, call)
 
@@ -72,7 +70,7 @@ class Reader:
                 raise _Busy from error
             raise explained(error, self._database.path) from error
         finally:
-            if monotonic() - start > _BRIEF:
+            if slot == 0 and monotonic() - start > _BRIEF:
                 self._slow = _CALM
 
     def _patiently(self, slot: int, call: Callable[[sqlite3.Connection], T]) -> T:

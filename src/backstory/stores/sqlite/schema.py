@@ -128,9 +128,9 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing, with the right to write from the start."""
-    connection.execute("BEGIN IMMEDIATE")
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """All or nothing; with the right to write from the start, or (``DEFERRED``) one look at one state."""
+    connection.execute(f"BEGIN {kind}")
     try:
         yield
         connection.execute("COMMIT")

@@ -190,6 +190,10 @@ class Writer:
         self._turn.release()
         if self._checkpoints.due:
             self._signal()
+        self._look_for_more()
+
+    def _look_for_more(self) -> None:
+        """After the turn was given back: who came meanwhile found it taken, and waits."""
         try:
             loop = self._jobs[0].loop
         except IndexError:
@@ -216,6 +220,7 @@ class Writer:
                 return
             if self._checkpoints.due and not self._closed:
                 self._checkpoints.run(self._turn)
+                self._look_for_more()
 
     def _finish(self) -> None:
         """What was handed over, with the turn."""
