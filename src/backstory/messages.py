@@ -290,6 +290,8 @@ def from_json(value: Mapping[str, Any]) -> Message:
 
 def _index(value: Any, path: list[str | int], paths: dict[int, list[str | int]]) -> None:
     """Note where each object inside a verbatim item lies; parts are at most a few levels down."""
+    if type(value) is str:  # nearly all of them
+        return
     if isinstance(value, Mapping):
         paths[id(value)] = path  # the whole item itself where a part is all of it, as in Responses
         inner: Any = value.items()
@@ -318,8 +320,8 @@ def _dump(value: Any, paths: Mapping[int, list[str | int]]) -> Any:
     dumped = {"part": _KIND_OF[cls]} if cls in _KIND_OF else {}
     for name, default in _DEFAULTS[cls].items():
         inner = getattr(value, name)
-        if inner != default:
-            dumped[name] = _dump(inner, paths)
+        if inner is not default and inner != default:
+            dumped[name] = inner if type(inner) is str else _dump(inner, paths)
     return dumped
 
 

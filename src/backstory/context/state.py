@@ -76,7 +76,7 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(State))
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner) if isinstance(inner, tuple) else inner for inner in value]
     return {key: _plain(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
 
