@@ -26,10 +26,11 @@ from backstory.agent.requests import Shape
 from backstory.agent.restore import Opening
 from backstory.agent.runner import Event, TurnEnded, run
 from backstory.agent.settings import Learned, Settings
-from backstory.agent.sources import default_sources
+from backstory.agent.sources import SkillFolder, WorkspaceFiles, default_sources
 from backstory.agent.sources.base import AnyRetriever, AnySource, arrange
 from backstory.agent.toolbox.offloaded import read_result
 from backstory.agent.tools import AnyTool, as_tools
+from backstory.agent.trace import RequestTrace
 from backstory.errors import ConfigurationError
 from backstory.messages import Message, Part
 from backstory.models.base import Model, Usage
@@ -74,6 +75,7 @@ class Backstory:
         retrievers: Sequence[AnyRetriever] = (),
         workspace: Path | None = None,
         runtime: Mapping[str, str] | bool = True,
+        trace: RequestTrace | None = None,
     ) -> None:
         self.store = store
         self.model = model
@@ -82,7 +84,10 @@ class Backstory:
         )
         self.settings = settings or Settings()
         self.workspace = workspace
-        self.sources = arrange(default_sources(workspace), sources)
+        files = WorkspaceFiles(workspace) if workspace is not None else None
+        self.sources = arrange(default_sources(files), sources)
+        self.skills = SkillFolder(files) if files is not None else None
+        self.trace = trace
         self.retrievers = tuple(retrievers)
         self.runtime = runtime
         self.learned = Learned()

@@ -13,9 +13,13 @@ from backstory.agent.restore import Opening
 from backstory.agent.runner import Loop
 from backstory.agent.settings import Learned, Settings, shape_of
 from backstory.agent.sources.base import AnyRetriever, SectionSource, SourceContext, gather, retrieve
+from backstory.agent.sources.load_skill import load_skill_tool
 from backstory.agent.sources.runtime import runtime_facts
+from backstory.agent.sources.skills import SkillFolder
 from backstory.agent.tool_context import ToolContext
 from backstory.agent.tools import AnyTool
+from backstory.agent.trace import RequestTrace
+from backstory.agent.traced import Traced
 from backstory.context import prefix
 from backstory.context.builder import compose, is_sticky
 from backstory.context.prefix import canonical
@@ -47,6 +51,10 @@ class Means(Protocol):
     def runtime(self) -> Mapping[str, str] | bool: ...
     @property
     def learned(self) -> Learned: ...
+    @property
+    def skills(self) -> SkillFolder | None: ...
+    @property
+    def trace(self) -> RequestTrace | None: ...
     def reader(self, scope: str) -> AnyTool: ...
 
 
@@ -69,6 +77,9 @@ class Conversation:
         else:
             self.target = model.target if model is not None else means.target
         self.tools = dict(tools)
+        if means.skills is not None and means.skills.skills(session.id.scope):
+            loader = load_skill_tool(means.skills)
+            self.tools.setdefault(loader.name, loader)
         if tools:
             reader = means.reader(session.id.scope)
             self.tools.setdefault(reader.name, reader)
@@ -185,8 +196,12 @@ class Conversation:
     def loop(self, turn: Turn) -> Loop:
         if self.model is None:
             raise InvalidInput("a conversation without a model runs no loop")
+        model: Model = self.model
+        if self.means.trace is not None:
+            place = self.session.id
+            model = Traced(model, self.means.trace, scope=place.scope, session=place.key, turn=turn.number)
         return Loop(
-            model=self.model,
+            model=model,
             tools=self.tools,
             context=ToolContext(
                 scope=self.session.id.scope,

@@ -11,6 +11,7 @@ from backstory.agent.execute import Tools
 from backstory.agent.loop_guard import LoopGuard
 from backstory.agent.settings import Settings
 from backstory.agent.sources.base import AnyRetriever, AnySource
+from backstory.agent.trace import RequestTrace
 from backstory.errors import ConfigurationError
 from backstory.models.base import Model
 from backstory.sessions.lease import TTL
@@ -39,6 +40,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     sources: Sequence[AnySource] = (),
     retrievers: Sequence[AnyRetriever] = (),
     runtime: Mapping[str, str] | bool = True,
+    trace: RequestTrace | None = None,
     durability: Durability = "power",
     lease_ttl: float = TTL,
     turn_timeout: float | None = None,
@@ -58,7 +60,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     `sources` are an application's own sections of the system block, beside those that read the workspace's files
     (AGENTS.md, SOUL.md, USER.md, memory, skills). `retrievers` look up passages for each message.
     `runtime` puts time, channel and tool status at the end of each message; a mapping adds to it, ``False`` leaves
-    it out.
+    it out. `trace` (`backstory.agent.trace.RequestTrace`) keeps the bodies that were sent, secrets taken out.
 
     `lease_ttl` (seconds) is after how long the turn of a process that died is taken over; `turn_timeout` ends a turn,
     `tool_timeout` a call. Raises `ConfigurationError` for settings that contradict each other.
@@ -86,6 +88,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
         retrievers=retrievers,
         workspace=workspace,
         runtime=runtime,
+        trace=trace,
     )
 
 
