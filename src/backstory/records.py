@@ -265,11 +265,16 @@ def from_line(line: bytes) -> Record:
             turn=int(turn) if turn else 0,
             kind=kind.decode(),
             first=int(first or seq),
-            batch=json.loads(batch) if batch else None,
+            batch=_batch_of(batch) if batch else None,
             part=(int(index), int(size)) if index else (1, 1),
             line=bytes(line),
         )
     return _from_edited(bytes(line))
+
+
+def _batch_of(encoded: bytes) -> str:
+    """A batch id, which is a plain word in all but foreign hands."""
+    return str(json.loads(encoded)) if b"\\" in encoded else encoded[1:-1].decode()
 
 
 def _parse(line: bytes) -> dict[str, Any]:
