@@ -23,6 +23,7 @@ import math
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KEY = "bench:1"
 BUDGET = 8_000
 LIVE = 50
-"""So many of the newest turns have had their requests; more than a window holds."""
+"""So many of the newest turns have had their requests; more than a window holds. They say the same at each length, so
+that the next request goes on with as long a window at each."""
 SENTENCE = """
     the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers
     and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库
@@ -94,15 +96,12 @@ def floor(file: int, number: int, row: Row) -> None:
         os.fdatasync(file)
 
 
-async def rounds(work: Callable[[list[Row]], Awaitable[None]], count: int, times: int, seed: int) -> float:
-    """CPU milliseconds of one turn: the least of several rounds, each over texts that were never counted."""
-    found = []
-    for number in range(times):
-        given = rows(count, seed + number)
-        start = time.process_time()
-        await work(given)
-        found.append((time.process_time() - start) / count * 1000)
-    return min(found)
+async def rounds(work: Callable[[list[Row]], Awaitable[None]], count: int, seed: int) -> float:
+    """CPU milliseconds of one turn, over so many with texts that were never counted."""
+    given = rows(count, seed)
+    start = time.process_time()
+    await work(given)
+    return (time.process_time() - start) / count * 1000
 
 
 async def fill(folder: Path, messages: int) -> None:
@@ -110,13 +109,13 @@ async def fill(folder: Path, messages: int) -> None:
     async with backstory.open(
         folder, target="openai_chat", budget=BUDGET, runtime=False, durability="process"
     ) as bs:
-        turns = messages // 4
-        for number, row in enumerate(rows(turns)):
-            await say(bs, number, row, requests=turns - number <= LIVE)
+        older, newest = rows(messages // 4 - LIVE, 2), rows(LIVE)
+        for number, row in enumerate([*older, *newest]):
+            await say(bs, number, row, requests=number >= len(older))
 
 
-async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, float]:
-    """(floor, ours): CPU milliseconds of a turn, taken in alternation on one disk."""
+async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, float, float]:
+    """CPU milliseconds of a turn, floor and ours, the least of each; and the median ratio of rounds side by side."""
     raw = os.open(folder / "floor.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     async def floors(given: list[Row]) -> None:
@@ -129,10 +128,17 @@ async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, flo
             for number, row in enumerate(given):
                 await say(bs, number, row)
 
-        await ours(rows(4, 7))
-        best = [await rounds(work, turns, 1, 100 + n) for n in range(times) for work in (floors, ours)]
+        await ours(rows(16, 7))
+        pairs = [  # never the same texts twice: what was counted once is known
+            (await rounds(floors, turns, 1_000 + n), await rounds(ours, turns, 100_000 + n))
+            for n in range(times)
+        ]
     os.close(raw)
-    return min(best[::2]), min(best[1::2])
+    return (
+        min(pair[0] for pair in pairs),
+        min(pair[1] for pair in pairs),
+        statistics.median(o / r for r, o in pairs),
+    )
 
 
 def copied(folder: Path, copy: Path) -> None:
@@ -213,7 +219,15 @@ def peer() -> str | None:
     python = home / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "nanobot-ai==0.3.5"]
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "nanobot-ai==0.3.5",
+    ]
     if subprocess.run(install, check=False).returncode:
         print("nanobot-ai cannot be installed here: its figures are left out", file=sys.stderr)
         return None
@@ -236,10 +250,10 @@ async def measure(arguments: argparse.Namespace) -> None:
             cold[messages] = min(cold[messages], await cold_request(workspace))
     theirs: float | None = None
     for messages, workspace in workspaces.items():
-        raw, ours = await durable_turn(workspace, arguments.turns, arguments.times)
+        raw, ours, ratio = await durable_turn(workspace, arguments.turns, arguments.times)
         theirs = nanobot(python, messages) if python else None
         told = f"{theirs:10,.1f}" if theirs is not None else f"{'-':>10}"
-        print(f"{messages:>10,} {raw:8.2f} {ours:8.2f} {ours / raw:7.2f} {cold[messages]:14.2f} {told}")
+        print(f"{messages:>10,} {raw:8.2f} {ours:8.2f} {ratio:7.2f} {cold[messages]:14.2f} {told}")
     shutil.rmtree(place)
     print(f"cold request, largest to smallest: {max(cold.values()) / min(cold.values()):.2f} (at most 1.3)")
     if theirs is not None:
