@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from random import Random
 
 import pytest
@@ -30,10 +31,16 @@ def test_every_request_of_a_life_is_legal_fits_and_extends_the_one_before(rng: R
     Life(rng).run()
 
 
+LIVES = int(os.environ.get("BACKSTORY_TEST_LIVES", "400"))
+"""In each of four parts, so that processors share them; more for one long run."""
+
+
 @pytest.mark.slow
-def test_three_thousand_lives() -> None:
-    seen = sum((_lived(f"lives:{number}") for number in range(3_000)), start=0)
-    print(f"\n{seen:,} requests in 3,000 lives")
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("part", range(4))
+def test_many_lives(part: int) -> None:
+    seen = sum((_lived(f"lives:{part}:{number}") for number in range(LIVES // 4)), start=0)
+    print(f"\n{seen:,} requests in {LIVES // 4:,} lives")
 
 
 def _lived(seed: str) -> int:
