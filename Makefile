@@ -24,8 +24,8 @@ demo: $(BASE) ## A conversation killed in mid-call that loses nothing; then a re
 	@$(BIN)/python -m backstory replay examples/agent_run.jsonl --tools examples/agent_tools.json \
 		--budget 5000 --compare full,sliding,stepped --brief $(ARGS)
 
-test: $(DEV) ## Run the fast tests, and show coverage (ARGS="-k word" selects)
-	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+test: $(DEV) ## Run the fast tests, on all processors, and show coverage (ARGS="-k word" selects)
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term $(ARGS)
 
 test-slow: $(DEV) ## Run the slow tests alone
 	$(BIN)/python -m pytest -m slow $(ARGS)

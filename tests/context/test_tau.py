@@ -133,6 +133,7 @@ def joined(runs: list[Run]) -> Run:
     return [runs[0][0], *(message for run in runs[:40] for message in run[1:])]
 
 
+@pytest.mark.slow
 def test_nearly_all_input_of_a_long_session_is_in_a_prefix_that_was_sent_before(runs: list[Run]) -> None:
     whole = joined(runs)
     costs = {
