@@ -1,7 +1,7 @@
 """What a durable turn costs in our stores, beside raw floors that do the same commits and nothing else.
 
     python benchmarks/stores.py                 # 0 … 50k messages held; 64 sessions at once; bytes a message
-    python benchmarks/stores.py --long          # and 1M messages held
+    python benchmarks/stores.py --long          # and SQLite with 1M messages held
 
 A turn is four durable points: the user's message with the start of the turn, the tool call with its start, the tool
 result, the answer with the end of the turn: 7 records. Each contestant makes the same four awaited commits of the same
@@ -19,12 +19,11 @@ import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
 from time import perf_counter, process_time
-from typing import Any
 
 from backstory.messages import Message, Text, ToolCall, ToolResult
 from backstory.records import NewRecord, new_message, stamp
@@ -288,7 +287,12 @@ CROWD: dict[str, type[Contestant]] = {
 }
 FLOOR, GROUP_FLOOR = "floor: SQLite FULL +count", "floor: SQLite FULL, group commit +count"
 
-Work = Callable[[Contestant, Talk], Awaitable[Any]]
+LONG = ("floor: SQLite FULL +count", "SqliteStore", "SqliteStore, process")
+"""Who also holds a million messages."""
+
+
+class Place:
+    folder = "."
 
 
 async def rounds(
@@ -296,7 +300,7 @@ async def rounds(
 ) -> dict[str, list[tuple[float, float]]]:
     """CPU and wall seconds a turn, round by round, contestants taking turns. `sessions` run at once."""
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(dir=Place.folder) as folder:
         contestants: dict[str, Contestant] = {}
         for name, kind in kinds.items():
             place = Path(folder) / str(len(contestants))
@@ -338,8 +342,11 @@ async def alone(levels: list[int], number: int, turns: int) -> None:
         + " | CPU / floor |"
     )
     print("| --- |" + " --- |" * (len(levels) + 1))
-    found = {level: await rounds(ALONE, level, 1, number, turns) for level in levels}
-    for name in ALONE:
+    some = {name: ALONE[name] for name in LONG}
+    long = max(levels) >= 1_000_000
+    kinds = some if long else ALONE
+    found = {level: await rounds(kinds, level, 1, number, turns) for level in levels}
+    for name in kinds:
         cells = [
             f"{median(found[level][name], 0) * 1e3:.2f} ({median(found[level][name], 1) * 1e3:.1f})"
             for level in levels
@@ -370,7 +377,7 @@ async def size(messages: int) -> None:
         ("SqliteStore, 64 sessions in turn", Sqlite, 64),
         ("FilesStore, one session", Files, 1),
     ):
-        with tempfile.TemporaryDirectory(dir=".") as folder:
+        with tempfile.TemporaryDirectory(dir=Place.folder) as folder:
             one, talk = kind(Path(folder)), Talk(3)
             for number in range(messages // 4):
                 for records in talk.turn(True):
@@ -386,13 +393,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--turns", type=int, default=10, help="turns a round")
     parser.add_argument("--levels", default="0,100,1000,10000,50000")
+    parser.add_argument("--folder", default=".", help="on the disk that is to be measured")
     parser.add_argument("--only", choices=("alone", "crowd", "size"))
     chosen = parser.parse_args()
+    Place.folder = chosen.folder
     tokenizer().count("warm")
     print(f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores\n")
-    levels = [int(level) for level in chosen.levels.split(",")] + ([1_000_000] if chosen.long else [])
+    levels = [int(level) for level in chosen.levels.split(",")]
     if chosen.only in (None, "alone"):
         asyncio.run(alone(levels, chosen.rounds, chosen.turns))
+        if chosen.long:
+            print()
+            asyncio.run(alone([100, 1_000_000], chosen.rounds, chosen.turns))
     if chosen.only in (None, "crowd"):
         asyncio.run(crowd(64, max(3, chosen.rounds // 2), 4))
     if chosen.only in (None, "size"):
