@@ -606,6 +606,17 @@ async def test_erased_is_erased(make, tmp_path):
         assert b"swordfish" not in path.read_bytes(), path
 
 
+async def test_batch_ids_of_any_kind_survive_a_repair(make, tmp_path):
+    store = make()
+    await store.append(S, [note("a"), note("b")], batch="half \ud83d")
+    await store.append(S, [note("c")])
+    raw(tmp_path / "chat.db", "UPDATE records SET line = x'00' WHERE place = ?", (1 << 32) + 3)
+    assert (await store.repair(S)).kept == ("kept:1",)
+    assert b'"a"' in raw(tmp_path / "chat.db", "SELECT lines FROM kept WHERE id = 1")[0][0]
+    assert (await store.append(S, [note("a"), note("b")], batch="half \ud83d")).repeated
+    assert (await store.head(S)).seq == 3
+
+
 async def test_cursors(make):
     store = make()
     for bad in ("x", "-1", "9" * 30, ""):

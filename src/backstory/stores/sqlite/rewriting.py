@@ -16,7 +16,7 @@ from backstory.stores.clock import timestamp
 from backstory.stores.lines import Line, read_record
 from backstory.stores.mending import check, mended
 from backstory.stores.sqlite.log import SEQ, Row, as_bytes, find
-from backstory.stores.sqlite.schema import SHIFT
+from backstory.stores.sqlite.schema import SHIFT, to_sql
 from backstory.stores.values import Damage, Head, Replacement, Report, SessionId
 
 _RANGE = "SELECT place, line FROM records WHERE place BETWEEN ? AND ? ORDER BY place"
@@ -114,8 +114,11 @@ def _mend(connection: sqlite3.Connection, row: Row, *, keep: bool, now: float) -
 
 
 def _insert(connection: sqlite3.Connection, base: int, records: Sequence[Record]) -> None:
-    from_record = [(base + record.seq, record.batch, record.line) for record in records]
-    connection.executemany("INSERT INTO records (place, batch, line) VALUES (?, ?, ?)", from_record)
+    rows = [
+        (base + record.seq, to_sql(record.batch) if record.batch is not None else None, record.line)
+        for record in records
+    ]
+    connection.executemany("INSERT INTO records (place, batch, line) VALUES (?, ?, ?)", rows)
 
 
 def rewrite(
@@ -177,11 +180,3 @@ def delete(connection: sqlite3.Connection, session: SessionId, fence: int | None
         connection.execute(f"DELETE FROM {table} WHERE number = ?", (row.number,))
     connection.execute("UPDATE highest SET gone = max(gone, ?)", (max(row.fence, row.generation),))
     return row.head > 0
-
-
-def kept(connection: sqlite3.Connection, name: str) -> bytes:
-    """What a report calls ``kept:7``: the lines as they were before a repair."""
-    found = connection.execute(
-        "SELECT lines FROM kept WHERE id = ?", (name.removeprefix("kept:"),)
-    ).fetchone()
-    return bytes(found[0]) if found is not None else b""
