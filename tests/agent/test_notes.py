@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backstory.agent.toolbox import notes
@@ -187,6 +187,8 @@ async def test_appending_from_many_threads_loses_nothing(space: Workspace):
 
 
 @given(st.text(max_size=50), st.text(max_size=20), st.lists(st.text(max_size=5), max_size=3))
+@example("", "\x85", [])
+@example("", "a\u2028b", ["\u2029"])
 def test_what_was_written_is_read_back(text: str, title: str, tags: list[str]):
     body = text.replace("\0", "").encode("utf-8", "replace").decode()
     head = {"title": title.encode("utf-8", "replace").decode(), "tags": tags}

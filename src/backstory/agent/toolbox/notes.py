@@ -7,6 +7,7 @@ add, which is kept. A note is replaced whole (`Workspace.write_file`), so a read
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import unicodedata
@@ -219,10 +220,15 @@ def parse_note(name: str, text: str) -> Note:
     return Note(name=name, text=text)
 
 
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+
+
 def _dump(head: dict[str, Any], text: str) -> str:
     import yaml
 
-    front = yaml.safe_dump(head, allow_unicode=True, sort_keys=False, width=10_000)
+    # YAML takes these for line breaks, and PyYAML writes them as they are: only escaped do they come back.
+    breaks = _BREAKS.search(json.dumps(head, ensure_ascii=False, default=str)) is not None
+    front = yaml.safe_dump(head, allow_unicode=not breaks, sort_keys=False, width=10_000)
     return f"---\n{front}---\n\n{text.rstrip()}\n"
 
 
