@@ -25,7 +25,9 @@ async def test_each_request_is_traced_as_it_was_sent_and_answered(tmp_path: Path
         await bs.say("k", "What is 1 and 2?")
     lines = list(read_trace(path))
     sent = [line for line in lines if "body" in line]
-    assert [json.loads(line["body"])["messages"] for line in sent] == [body["messages"] for body in model.requests]
+    assert [json.loads(line["body"])["messages"] for line in sent] == [
+        body["messages"] for body in model.requests
+    ]
     assert all(line["session"] == "k" and line["scope"] == "default" and line["turn"] == 1 for line in lines)
     answers = [line for line in lines if "body" not in line]
     assert [line["finish"] for line in answers] == ["tool_calls", "stop"]
