@@ -1,7 +1,7 @@
 """The tool `search_files`: lines that hold a text or match a pattern, in bounded time.
 
 A pattern of a model's can take for ever in an engine that backtracks. The `regex` package can be told to give up
-within a single match (https://pypi.org/project/regex/, "timeout"), and gives the interpreter free meanwhile.
+within a single match (the `regex` library, "timeout"), and gives the interpreter free meanwhile.
 """
 
 from __future__ import annotations
