@@ -2,14 +2,15 @@
 
 A request goes through these in this order; each says what must have run before it.
 
-    condense_old, cap_results    decide which results are shown as previews: at a new epoch only
+    condense_old, cap_results    decide which results are shown as previews: at a new epoch, where a caller asks
     condense                     shows them so, in every request, as decided
     repair.mend                  drops malformed calls, pairs calls and results
     Fitting.narrow               trims the oldest, whole turns or steps at a time
     rules.problems               checks that the result is legal for the target
 
 Decisions are values (place of a result → tokens of its preview), sticky until their message is cut, so that the
-prefix is not rewritten call by call.
+prefix is not rewritten call by call. Today `Fitting` alone makes them, for the newest step where it does not fit;
+`condense_old` and `cap_results` are for callers that govern whole sessions, and no request is condensed by them yet.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import asyncio
 import dataclasses
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,13 +204,13 @@ async def retrieve(
     return passages, tuple(map(clean_text, context.noted))
 
 
-class Immediate:
+class Immediate(ABC):
     """A mark for our own sources, which look at files or at the context and never wait: no task is made for them."""
 
     name: str = ""
 
-    async def section(self, context: SourceContext) -> Section | None:
-        raise NotImplementedError
+    @abstractmethod
+    async def section(self, context: SourceContext) -> Section | None: ...
 
 
 # --- the boundary to other people's code -----------------------------------------------------
