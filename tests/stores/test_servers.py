@@ -83,14 +83,20 @@ async def test_many_first_uses_at_once(kind):
     await asyncio.gather(*(one.close() for one in stores))
 
 
-async def test_closing_while_a_call_is_under_way(kind):
+@pytest.mark.parametrize("delay", [0, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01])
+async def test_closing_while_a_call_is_under_way(kind, delay):
+    """Whatever the call was at: connecting, sending, waiting for the answer."""
     store = kind.store()
-    await store.append(S, [note("x")])
+    if delay > 0.002:
+        await store.append(S, [note("x")])
     calls = [asyncio.ensure_future(store.append(S, [note("y")])) for _ in range(5)]
+    calls += [asyncio.ensure_future(store.append(SessionId(key=f"t{n}"), [note("y")])) for n in range(5)]
     waiting = asyncio.ensure_future(store.wait(S, mail_after=0, within=0.3))
-    await asyncio.sleep(0.01)
-    await store.close()
-    for result in await asyncio.gather(*calls, waiting, return_exceptions=True):
+    await asyncio.sleep(delay)
+    async with asyncio.timeout(30):
+        await store.close()
+        results = await asyncio.gather(*calls, waiting, return_exceptions=True)
+    for result in results:
         assert not isinstance(result, BaseException) or isinstance(result, StoreUnavailable)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from backstory.errors import ConfigurationError, StoreDamaged, StoreError, StoreUnavailable
 from backstory.stores.base import Durability
-from backstory.stores.postgres.listener import Listener
+from backstory.stores.postgres.listener import PostgresListener
 from backstory.stores.postgres.migrations import migrate
 from backstory.stores.remote.retrying import Lost, Try
 from backstory.stores.remote.turnstile import Turnstile
@@ -89,7 +89,7 @@ class PostgresEngine:
         self.wakes = Wakes()
         self.turnstile = Turnstile()
         self._pool: Any = None
-        self._listener: Listener | None = None
+        self._listener: PostgresListener | None = None
 
     async def connect(self) -> Any:
         """A connection outside the pool. Raises `Lost` or a `StoreError`."""
@@ -153,8 +153,10 @@ class PostgresEngine:
 
     async def listen(self) -> None:
         """Have the news of sessions reach `wakes`. Returns once that is so."""
+        if self._pool.closed:
+            raise StoreUnavailable("the store was closed")
         if self._listener is None:
-            self._listener = Listener(self.connect, self.settings.schema, self.wakes)
+            self._listener = PostgresListener(self.connect, self.settings.schema, self.wakes)
         await self._listener.ready()
 
     @asynccontextmanager
@@ -200,11 +202,11 @@ class PostgresEngine:
             raise understood(error, broken=conn.closed) from error
 
     async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
         if self._listener is not None:
             await self._listener.close()
             self._listener = None
-        if self._pool is not None:
-            await self._pool.close()
 
     def abandon(self) -> None:
         if self._listener is not None:

@@ -18,7 +18,7 @@ from typing import Any
 from backstory.errors import ConfigurationError, NewerFormat, StoreError, StoreUnavailable
 from backstory.stores.base import Durability
 from backstory.stores.redis.keys import Keys
-from backstory.stores.redis.listener import Listener
+from backstory.stores.redis.listener import RedisListener
 from backstory.stores.redis.persistence import Persistence, persistence
 from backstory.stores.remote.retrying import Lost, Try
 from backstory.stores.remote.turnstile import Turnstile
@@ -60,9 +60,9 @@ class RedisEngine:
         self.persistence = Persistence()
         self.turnstile = Turnstile()
         self._client: Any = None
-        self._under_way = 0
+        self._under_way: set[asyncio.Timeout] = set()
         self._quiet = asyncio.Event()
-        self._listener: Listener | None = None
+        self._listener: RedisListener | None = None
 
     def client(self, size: int) -> Any:
         """A client with a pool of its own."""
@@ -90,11 +90,11 @@ class RedisEngine:
         if self._client is None:
             self._client = self.client(self.settings.max_size)
         attempt = Try(number=0, deadline=asyncio.get_running_loop().time() + self.settings.timeout)
-        async with self._understood(attempt):
-            self.persistence = await persistence(self._client, self.settings.durability)
-            found = await self._client.get(self.settings.keys.format)
+        async with self._understood(attempt) as client:
+            self.persistence = await persistence(client, self.settings.durability)
+            found = await client.get(self.settings.keys.format)
             if found is None:
-                await self._client.set(self.settings.keys.format, FORMAT, nx=True)
+                await client.set(self.settings.keys.format, FORMAT, nx=True)
             elif int(found) > FORMAT:
                 raise NewerFormat(
                     f"the keys under {self.settings.keys.prefix!r} are of format {int(found)}, "
@@ -105,18 +105,20 @@ class RedisEngine:
 
     async def listen(self) -> None:
         """Have the news of sessions reach `wakes`. Returns once that is so."""
+        if self._client is None:
+            raise StoreUnavailable("the store was closed")
         if self._listener is None:
-            self._listener = Listener(lambda: self.client(1), self.settings.keys.news, self.wakes)
+            self._listener = RedisListener(lambda: self.client(1), self.settings.keys.news, self.wakes)
         await self._listener.ready()
 
     async def command(self, attempt: Try, *parts: Any) -> Any:
         """The server's answer to one command. Raises `Lost`, or the `StoreError` that a failure is."""
-        async with self._understood(attempt):
-            return await self._client.execute_command(*parts)
+        async with self._understood(attempt) as client:
+            return await client.execute_command(*parts)
 
     async def commands(self, attempt: Try, *each: tuple[Any, ...]) -> list[Any]:
         """The answers to several commands, in one round trip; others may come in between."""
-        async with self._understood(attempt), self._client.pipeline(transaction=False) as pipe:
+        async with self._understood(attempt) as client, client.pipeline(transaction=False) as pipe:
             for parts in each:
                 pipe.execute_command(*parts)
             return list(await pipe.execute())
@@ -143,10 +145,10 @@ class RedisEngine:
         WAITAOF (Redis 7.2) speaks of what its own connection wrote, so both go over one.
         https://redis.io/docs/latest/commands/waitaof/
         """
-        async with self._understood(attempt):
+        async with self._understood(attempt) as client:
             if not (lasts and self.persistence.waits):
-                return await call(self._client)
-            async with self._client.client() as one:
+                return await call(client)
+            async with client.client() as one:
                 done = await call(one)
                 within = max(1, int(min(attempt.left, self.settings.command_timeout * 0.9) * 1000))
                 local, _ = await one.execute_command("WAITAOF", 1, 0, within)
@@ -155,15 +157,20 @@ class RedisEngine:
                 return done
 
     @asynccontextmanager
-    async def _understood(self, attempt: Try) -> AsyncIterator[None]:
+    async def _understood(self, attempt: Try) -> AsyncIterator[Any]:
+        """The client, for a call that ends in time. Its errors become `Lost` or a `StoreError`."""
         from redis.exceptions import RedisError
 
-        if self._client is None:
+        client = self._client
+        if client is None:
             raise StoreUnavailable("the store was closed")
-        self._under_way += 1
         try:
-            async with asyncio.timeout(attempt.left):
-                yield
+            async with asyncio.timeout(attempt.left) as ends:
+                self._under_way.add(ends)
+                try:
+                    yield client
+                finally:
+                    self._under_way.discard(ends)
         except TimeoutError as error:
             raise Lost("no answer in time") from error
         except OSError as error:
@@ -171,18 +178,21 @@ class RedisEngine:
         except RedisError as error:
             raise understood(error) from error
         finally:
-            self._under_way -= 1
             if not self._under_way:
                 self._quiet.set()
 
     async def close(self) -> None:
+        """End the calls under way, each by its own time-out: redis-py does not expect to be disconnected under one."""
+        client, self._client = self._client, None
         if self._listener is not None:
             await self._listener.close()
             self._listener = None
-        client, self._client = self._client, None
         if client is not None:
-            await client.connection_pool.disconnect()
-            while self._under_way:  # each ends with an error by now, but may be connecting
+            now = asyncio.get_running_loop().time()
+            for ends in self._under_way:
+                if not ends.expired():
+                    ends.reschedule(now)
+            while self._under_way:
                 self._quiet.clear()
                 await self._quiet.wait()
             await client.connection_pool.disconnect()

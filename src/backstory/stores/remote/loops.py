@@ -79,3 +79,17 @@ class PerLoop(Generic[E]):
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(engine.close(), loop))
             else:
                 engine.abandon()
+
+
+_AGAIN_AFTER = 0.2
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task that runs for ever, and return once it has ended.
+
+    One cancellation may be lost: until Python 3.12 `asyncio.wait_for`, which drivers use, returns the result that came
+    at that very moment (https://github.com/python/cpython/issues/86296).
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_AGAIN_AFTER)
