@@ -18,7 +18,7 @@ from backstory.errors import (
     TurnInterrupted,
 )
 from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
-from backstory.messages import Image, Text
+from backstory.messages import Image, Message, Text
 from backstory.models.scripted import Play, calls
 from backstory.sessions import lease
 from backstory.sessions.recovery import INTERRUPTED
@@ -97,14 +97,53 @@ async def test_across_processes_what_waited_first_comes_first_whoever_runs_it():
         tasks.append(asyncio.create_task(bs.say("s", text)))
         await posted(a.store, len(tasks) - 1)
     gate.open.set()
-    await asyncio.gather(*tasks)
+    replies = await asyncio.gather(*tasks)
     assert [text for role, text in await messages(a) if role == "user"] == [
         "first",
         "second",
         "third",
         "fourth",
     ]
+    assert [reply.text for reply in replies] == ["one", "by b", "by c", "by d"]
+    assert not any(reply.before for reply in replies)
     await log_is_sound(a)
+
+
+async def test_ones_own_loops_take_their_turns_as_they_came():
+    gate = Gate("one")
+    store = InMemoryStore()
+    first = asyncio.create_task(opened(gate, store=store).say("s", "first"))
+    await gate.entered.wait()
+    others = [opened(store=store) for _ in range(4)]
+
+    async def own(bs, text):
+        async with bs.turn("s", text) as turn:
+            await turn.request()
+            await asyncio.sleep(0.005)
+            await turn.record(Message(role="assistant", parts=(Text(text=f"to {text}"),)))
+
+    tasks = []
+    for number, bs in enumerate(others):
+        tasks.append(asyncio.create_task(own(bs, f"later {number}")))
+        await posted(store, number + 1)
+    gate.open.set()
+    await asyncio.gather(first, *tasks)
+    said = [text for role, text in await messages(others[0])]
+    assert said == ["first", "one", *(t for n in range(4) for t in (f"later {n}", f"to later {n}"))]
+
+
+async def test_a_newcomer_runs_nobodys_message_who_can_run_it():
+    gate = Gate("one")
+    a, b = two([gate], ["by b"])
+    tasks = [asyncio.create_task(a.say("s", "first"))]
+    await gate.entered.wait()
+    tasks.append(asyncio.create_task(b.say("s", "second")))
+    await posted(a.store)
+    gate.open.set()
+    await tasks[0]
+    assert (await opened("by c", store=a.store).say("s", "third")).text == "by c"
+    assert (await tasks[1]).text == "by b"
+    assert [text for role, text in await messages(a) if role == "user"] == ["first", "second", "third"]
 
 
 async def test_a_message_that_waits_is_durable_and_is_answered_even_when_its_process_dies():

@@ -1,11 +1,13 @@
 """Who may run a turn in a session now, and what becomes of a message that arrives meanwhile.
 
 One turn a session, first come, first served: in this process by a lock, across processes by the lease and the inbox,
-where messages wait in the order of their coming. Whoever gets the lease first runs what waits there before its own.
+where messages wait in the order of their coming. All who wait are woken when the lease comes free; those whose message
+is not the first let that one's process go first, and only where it does not (it died, or is slow) run it themselves.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,6 +41,12 @@ Policy = Literal["queue", "reject", "interrupt", "steer"]
 ``steer``: it goes into that turn at its next step, and gets that turn's answer.
 """
 POLICIES: tuple[Policy, ...] = ("queue", "reject", "interrupt", "steer")
+
+HEAD_START = 0.2
+"""Seconds that whoever waits first gets to take a free lease before others run its message for it."""
+PATIENCE = 2.0
+"""The same where others cannot: their own client runs their turn, and no other."""
+_LOOK = 0.02
 
 Serve = Callable[[Opening], Awaitable[Turn]]
 """Begins the turn of a message that waited in the inbox, and gives it."""
@@ -92,8 +100,11 @@ class Admission:
         session_id = turn.session.id
         posted: Entry | None = None
         while True:
-            if first is not None and posted is not None:
-                await first(posted.position)
+            if posted is not None:
+                if first is not None:
+                    await first(posted.position)
+                else:
+                    await self._let_pass(session_id, posted.position, PATIENCE)
             try:
                 await turn.begin()
                 break
@@ -139,9 +150,7 @@ class Admission:
 
         One that cannot be answered (its model fails, it does not fit) has had its turn all the same.
         """
-        for entry in await self._store.inbox(session.id):
-            if entry.kind != "message" or (before is not None and entry.position >= before):
-                continue
+        for entry in await self._let_pass(session.id, before, HEAD_START):
             try:
                 message, digest = message_of(entry)
                 turn = await begin(Opening(message=message, message_id=entry.id, digest=digest))
@@ -158,6 +167,27 @@ class Admission:
                         await run(turn)
             except (ModelError, BudgetExceeded, IllegalRequest) as error:
                 logger.warning("a message that waited in %r was not answered: %s", str(session.id), error)
+
+    async def _let_pass(self, id: SessionId, before: int | None, patience: float) -> list[Entry]:
+        """The messages that wait before a position, after their own processes had the time to begin their turns.
+
+        Returns at once where there are none, or where the lease is held: there is nothing to do for them then.
+        """
+        waiting: list[Entry] = []
+        left = 0.0
+        while True:
+            now = [
+                entry
+                for entry in await self._store.inbox(id)
+                if entry.kind == "message" and (before is None or entry.position < before)
+            ]
+            if now[:1] != waiting[:1]:
+                left = patience
+            waiting = now
+            if not waiting or left <= 0 or await self._store.lease(id) is not None:
+                return waiting
+            await asyncio.sleep(_LOOK)
+            left -= _LOOK
 
     async def interrupt(self, id: SessionId, kind: str) -> bool:
         """End the turn that is under way, here or in another process. Whether there was one."""
