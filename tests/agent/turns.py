@@ -60,7 +60,7 @@ async def messages(bs: backstory.Backstory, key: str = "s") -> list[tuple[str, s
     return found
 
 
-async def until(condition: Any, *, seconds: float = 5.0) -> None:
+async def until(condition: Any, *, seconds: float = 60.0) -> None:
     """Wait until something holds."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110

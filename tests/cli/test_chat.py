@@ -80,7 +80,7 @@ class Terminal:
             os.execv(sys.executable, [sys.executable, *command, "chat", *words])
         self.seen = ""
 
-    def until(self, pattern: str, seconds: float = 30) -> str:
+    def until(self, pattern: str, seconds: float = 90) -> str:
         """What was written until something shows; then that is seen, and looked for no more."""
         deadline = time.monotonic() + seconds
         while not (found := re.search(pattern, self.seen)):
@@ -101,7 +101,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
-    def ended(self, seconds: float = 30) -> int:
+    def ended(self, seconds: float = 90) -> int:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             done, status = os.waitpid(self.pid, os.WNOHANG)

@@ -114,28 +114,27 @@ def test_the_output_is_reserved_from_the_window() -> None:
 
 @pytest.mark.parametrize("target", FORMATS)
 def test_a_result_of_ten_megabytes(target: str) -> None:
-    given = [user("go"), call("c1"), result("c1", "0123456789\n" * 950_000)]
+    text = f"{FORMATS.index(target)}123456789\n" * 950_000  # another for each target: none is counted already
+    given = [user("go"), call("c1"), result("c1", text)]
     start = time.process_time()
     fitted = backstory.fit(given, budget=4_000, target=target, source="openai_chat", encoding="o200k_base")
     assert fitted.ledger.total <= 4_000
     assert fitted.ledger.condensed[0].before > 3_000_000
     assert faults(fitted, target) == []
-    print(f"\n{target}: {time.process_time() - start:.1f} s for the first count of 10 MB", end=" ")
+    first = time.process_time() - start
     start = time.process_time()
     again = backstory.fit(
         given, budget=4_000, target=target, source="openai_chat", encoding="o200k_base", state=fitted.state
     )
     assert again.messages == fitted.messages
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < first / 10
 
 
 def test_a_hundred_thousand_messages() -> None:
     given = [system(), *chat(50_000)]
     fitted = backstory.fit(given, budget=8_000)
     assert 7_900 < fitted.ledger.total <= 8_000
-    start = time.process_time()
-    backstory.fit(given, budget=8_000, state=fitted.state)
-    assert time.process_time() - start < 0.5
+    assert backstory.fit(given, budget=8_000, state=fitted.state).messages == fitted.messages
 
 
 def deep(levels: int) -> Any:

@@ -1,6 +1,5 @@
 """Which format a list is in, and what a request body holds."""
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -103,9 +102,7 @@ class Long(Sequence[Any]):
 
 def test_only_the_two_ends_of_a_long_list_are_read() -> None:
     items = Long(1_000_000)
-    before = time.process_time()
     assert detect(items) is None
-    assert time.process_time() - before < 0.5
     assert len(items.read) == 70
     assert detect([*PLAIN * 1000, {"role": "tool", "tool_call_id": "c"}, *PLAIN * 20]) == "openai_chat"
 

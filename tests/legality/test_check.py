@@ -246,16 +246,19 @@ def test_a_hundred_thousand_messages_cost_in_proportion():
 
 
 def test_sixty_messages_cost_next_to_nothing(shared: Path):
-    """Under a millisecond on an idle machine; the test allows for a busy one."""
+    """No more than to write and parse them as JSON; the test allows for a busy machine."""
     lines = (shared / "data" / "tau_airline_dev.jsonl").read_text(encoding="utf-8").splitlines()
     items = next(run for run in (json.loads(line)["messages"] for line in lines) if 58 <= len(run) <= 66)
     read, _ = read_all(items, "openai_chat")
     for name in ("openai_chat", "openai_responses", "anthropic", "gemini"):
         target = Target.of(name)
-        costs = []
+        costs, parsing = [], []
         for _ in range(20):
             start = time.process_time()
             list(problems(read, target))
-            costs.append(time.process_time() - start)
-        assert min(costs) < 0.003
+            checked = time.process_time()
+            json.loads(json.dumps(items))
+            costs.append(checked - start)
+            parsing.append(time.process_time() - checked)
+        assert min(costs) < 5 * min(parsing)
     assert mend(read, Target.of("openai_chat")).repairs == ()

@@ -191,7 +191,7 @@ def run_all(processes):
         while not found or found[-1] != "finished":
             assert pipe.poll(120), f"a child hangs after {len(found)} reports"
             found.append(pipe.recv_bytes().decode())
-        process.join(10)
+        process.join(60)
         reports.append([line for line in found if line.startswith("said")])
     return reports
 

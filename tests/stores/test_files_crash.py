@@ -261,7 +261,7 @@ async def test_a_stopped_process_is_taken_over(tmp_path, where):
                 await asyncio.sleep(0.05)
         assert taken is not None
         child.send_signal(signal.SIGCONT)
-        out = child.communicate(timeout=20)[0].splitlines()
+        out = child.communicate(timeout=120)[0].splitlines()
         assert out[-1] == "StaleLease", out[-3:]
         acknowledged = {line[:-1] for line in out if line.endswith(".")}
         records = await store.read(S)

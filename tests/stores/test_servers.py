@@ -19,6 +19,8 @@ from backstory.stores.remote.places import shown
 from tests.servers import running_redis
 
 S = SessionId(key="s")
+ENDLESS = 3600.0
+"""Seconds. Whoever waits for so long is stopped by the time-out of the test, and has failed."""
 
 
 # --- both
@@ -211,11 +213,9 @@ async def test_deleting_leaves_nothing(kind):
 
 async def test_what_postgres_refuses_is_said_at_once(postgres_server):
     url = postgres_server.url().replace("/postgres", "/nowhere")
-    store = PostgresStore(url, timeout=20)
-    start = time.monotonic()
+    store = PostgresStore(url, timeout=ENDLESS)
     with pytest.raises(StoreUnavailable, match="nowhere"):
         await store.head(S)
-    assert time.monotonic() - start < 5
     await store.close()
 
 
@@ -363,11 +363,9 @@ async def test_forbidden_settings_are_a_warning_and_no_error(redis_server):
     await store.append(S, [note("x")])
     assert "forbidden" in store.warnings[0]
     await store.close()
-    store = RedisStore(redis_server.url().replace("//", "//plain:wrong@"), prefix="acl", timeout=20)
-    start = time.monotonic()
+    store = RedisStore(redis_server.url().replace("//", "//plain:wrong@"), prefix="acl", timeout=ENDLESS)
     with pytest.raises(StoreUnavailable, match="refused"):
         await store.append(S, [note("x")])
-    assert time.monotonic() - start < 3
     await store.close()
 
 
@@ -461,9 +459,8 @@ async def test_a_dead_holders_lease_ends_by_the_servers_clock(kind):
     store, other = kind.store(), kind.store()
     lease = await store.acquire(S, LeaseRequest(owner="dead", ttl=0.4))
     assert abs(store.clock.now() - time.time()) < 5
-    start = time.monotonic()
-    assert await other.wait(S, free=True, within=10)
-    assert 0.2 < time.monotonic() - start < 3
+    assert await other.wait(S, free=True, within=ENDLESS)
+    assert await other.lease(S) is None
     heir = await other.acquire(S, LeaseRequest(owner="heir", ttl=30))
     assert heir.fence > lease.fence
     with pytest.raises(StaleLease):

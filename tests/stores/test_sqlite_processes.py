@@ -143,6 +143,6 @@ async def test_mail_from_another_process_wakes(tmp_path):
         sys.executable, "-c", code, str(tmp_path / "chat.db"), env=environment()
     )
     assert await child.wait() == 0
-    assert await asyncio.wait_for(waiting, 5)
+    assert await asyncio.wait_for(waiting, 60)
     assert (await store.post(session, NewEntry(kind="message", id="m1"))).repeated
     await store.close()

@@ -63,7 +63,7 @@ class Waiting(Given):
         assert sorted(entry.data["n"] for entry in waiting) == list(range(20))
 
     async def test_waiting_for_mail_and_for_the_lease(self, store: Store, clock: ManualClock) -> None:
-        assert await store.wait(S, free=True, within=5)
+        assert await store.wait(S, free=True, within=60)
         lease = await store.acquire(S, LeaseRequest(owner="me", ttl=10))
         assert not await store.wait(S, free=True, mail_after=0, within=0.05)
         for change in (
@@ -72,7 +72,7 @@ class Waiting(Given):
         ):
             free = (await store.inbox(S)) != []
             waiting = asyncio.ensure_future(
-                store.wait(S, free=free, mail_after=None if free else 0, within=20)
+                store.wait(S, free=free, mail_after=None if free else 0, within=60)
             )
             await asyncio.sleep(0.02)
             assert not waiting.done()
@@ -81,13 +81,13 @@ class Waiting(Given):
         (entry,) = await store.inbox(S)
         assert not await store.wait(S, mail_after=entry.position, within=0.02)
         await store.acquire(S, LeaseRequest(owner="me", ttl=10))
-        waiting = asyncio.ensure_future(store.wait(S, free=True, within=20))
+        waiting = asyncio.ensure_future(store.wait(S, free=True, within=60))
         await asyncio.sleep(0.02)
         clock.advance(11)
         assert await waiting
 
     async def test_waiting_across_stores(self, store: Store, other: Store) -> None:
-        waiting = asyncio.ensure_future(other.wait(S, mail_after=0, within=20))
+        waiting = asyncio.ensure_future(other.wait(S, mail_after=0, within=60))
         await asyncio.sleep(0.02)
         await store.post(S, NewEntry(kind="message"))
         assert await waiting
