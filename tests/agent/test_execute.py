@@ -190,6 +190,26 @@ async def test_an_asynchronous_tool_that_takes_too_long_is_cancelled():
     assert ended.is_set()
 
 
+async def test_what_a_tool_told_of_its_work_is_in_the_error_that_ends_it():
+    async def slow(context: ToolContext) -> None:
+        context.so_far("1 of 9")
+        context.so_far("x" * 5_000 + "2 of 9")
+        await asyncio.sleep(60)
+
+    async def breaks(context: ToolContext) -> None:
+        context.so_far("3 of 9")
+        raise ValueError("no")
+
+    tools = [Tool(name="slow", run=slow, timeout=0.05), Tool(name="breaks", run=breaks)]
+    text = texts((await execute(call("slow"), tools)).content)
+    assert text.endswith("x2 of 9")
+    assert "1 of 9" not in text
+    assert len(text) < 2_200
+    assert texts((await execute(call("breaks"), tools)).content) == (
+        "Error: ValueError: no\nWhat it had told until then:\n3 of 9"
+    )
+
+
 async def test_a_synchronous_tool_that_takes_too_long_is_left_alone():
     go = threading.Event()
     stuck = Tool(name="stuck", run=lambda: go.wait(30))

@@ -4,11 +4,14 @@ Two `Backstory` objects over one store are two processes: they share nothing but
 """
 
 import asyncio
+import threading
 
 import pytest
 
 import backstory
+from backstory.agent import drafts
 from backstory.agent.execute import execute
+from backstory.agent.tool_context import ToolContext
 from backstory.errors import (
     LeaseHeld,
     ModelUnavailable,
@@ -17,13 +20,13 @@ from backstory.errors import (
     StaleLease,
     TurnInterrupted,
 )
-from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
+from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, SO_FAR, synthetic_text
 from backstory.messages import Image, Message, Text
 from backstory.models.scripted import Play, calls
 from backstory.sessions import lease
 from backstory.sessions.recovery import INTERRUPTED
 from backstory.stores import InMemoryStore, LeaseRequest, ManualClock, NewEntry
-from tests.agent.turns import S, look, messages, opened, play, records, scripted, until
+from tests.agent.turns import S, look, messages, opened, peek, play, records, scripted, until
 from tests.sessions.support import Dying, check_log, expire, killed, legal, view_of
 
 
@@ -383,6 +386,53 @@ async def test_another_message_ends_the_open_turn_and_adopts_its_draft():
     reply = await bs.say("s", "other")
     assert reply.turn == 2
     assert (await messages(bs))[1] == ("assistant", f"It is forty-\n\n{INTERRUPTED}")
+    await log_is_sound(bs)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_what_a_call_told_of_its_work_outlives_the_process(monkeypatch, thread, resumed):
+    monkeypatch.setattr(drafts, "DRAFT_EVERY", 0.0)
+    gone = threading.Event()
+
+    def move(context: ToolContext) -> str:
+        """Move files."""
+        for number in range(1, 4):
+            context.so_far(f"moved {number} of 9")
+        gone.wait()
+        return "moved all"
+
+    async def move_too(context: ToolContext) -> str:
+        """Move files."""
+        context.so_far("moved 2 of 9")
+        await asyncio.sleep(0.01)
+        context.so_far("moved 3 of 9")
+        await asyncio.sleep(3600)
+        return "moved all"
+
+    store = InMemoryStore()
+    tool = backstory.tool(move if thread else move_too, name="move")
+    bs = opened(calls("move", ("peek", {"what": "1"})), store=Dying(store), tools=[tool, peek])
+    task = asyncio.create_task(killed(bs.say("s", "go")))
+
+    async def told():
+        draft = await store.draft(S)
+        return draft is not None and "moved 3 of 9" in str(draft.data)
+
+    async with asyncio.timeout(60):
+        while not await told():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    bs.store.dead = True  # type: ignore[attr-defined]
+    task.cancel()
+    gone.set()
+    assert await task, "it was killed, not ended"
+    await expire(store)
+    bs = opened("fine", store=store)
+    await (bs.resume("s") if resumed else bs.say("s", "other"))
+    results = [text for role, text in await messages(bs) if role == "tool"]
+    assert results == [synthetic_text("outcome_unknown", "moved 3 of 9"), NOT_STARTED_TEXT]
+    sent = str(scripted(bs).requests[-1]["messages"])
+    assert sent.count(SO_FAR) == sent.count("moved 3 of 9") == 1
     await log_is_sound(bs)
 
 

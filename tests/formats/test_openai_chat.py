@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from backstory import messages as m
 from backstory.errors import InvalidMessage
 from backstory.formats import openai_chat
-from backstory.formats.synthetic import NO_ANSWER_TEXT, NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
+from backstory.formats.synthetic import NO_ANSWER_TEXT, NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, synthetic_text
 from backstory.targets import Target
 
 OPENAI = Target.of("openai").but(reasoning="as_given", tool_content="media")
@@ -354,7 +354,12 @@ def test_an_unknown_type_of_call_still_has_an_id_to_answer() -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [(NOT_STARTED_TEXT, "not_started"), (OUTCOME_UNKNOWN_TEXT, "outcome_unknown"), ("no", None)],
+    [
+        (NOT_STARTED_TEXT, "not_started"),
+        (OUTCOME_UNKNOWN_TEXT, "outcome_unknown"),
+        (synthetic_text("outcome_unknown", "3 of 9"), "outcome_unknown"),
+        ("no", None),
+    ],
 )
 @pytest.mark.parametrize("shape", [str, lambda text: [{"type": "text", "text": text}]])
 def test_our_own_synthetic_results_are_known_again(text: str, kind: Any, shape: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import backstory
-from backstory.agent import runner
+from backstory.agent import drafts, runner
 from backstory.agent.tools import AnyTool
 from backstory.errors import StaleLease
 from backstory.models.scripted import ScriptedModel, calls
@@ -79,10 +79,10 @@ def warm() -> None:
     asyncio.run(bs.say("s", "do nothing act 0"))
 
 
-def talk(root: str, name: str, turns: int, key: str, ttl: float, drafts: bool, pipe: Connection) -> None:
+def talk(root: str, name: str, turns: int, key: str, ttl: float, drafting: bool, pipe: Connection) -> None:
     """Say one message after another until killed, or until all are said."""
-    if drafts:
-        runner.DRAFT_EVERY = 0.0
+    if drafting:
+        drafts.DRAFT_EVERY = 0.0
     asyncio.run(_talk(Path(root), name, turns, key, ttl, pipe))
 
 

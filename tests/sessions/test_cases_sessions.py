@@ -14,8 +14,9 @@ import time
 import pytest
 
 import backstory
+from backstory.agent.tool_context import ToolContext
 from backstory.errors import SessionError, StoreUnavailable
-from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT
+from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, synthetic_text
 from backstory.messages import ToolCall, assistant
 from backstory.models.scripted import ScriptedModel, calls
 from backstory.sessions import forks, operations
@@ -42,6 +43,24 @@ def opened(store, *script, **options):
 
 def words(view):
     return [text for _, text in said(view)]
+
+
+async def test_cp_06_after_a_compaction_every_new_message_is_in_the_log(cases):
+    (turns, listed) = op(cases["CP-06"], "sync_list")
+    ((keep,),) = [list(compact.values()) for compact in op(cases["CP-06"], "compact")]
+    *_, said_now, answered = listed
+    count = turns["$turns"]
+    bs = opened(InMemoryStore(), *["word " * 900] * count, answered["content"], budget=keep * 3_000)
+    for number in range(count):
+        await bs.say("s", f"turn {number}")
+    await bs.command("s", "/compact")
+    before = [r for r in await bs.store.read(S) if r.kind == "message"]
+    assert len(before) == 2 * count
+    assert len(words(await view_of(bs.store))) < len(before), "it was compacted"
+    await bs.say("s", said_now["content"])
+    after = [r for r in await bs.store.read(S) if r.kind == "message"]
+    assert [r.message for r in after[: len(before)]] == [r.message for r in before]
+    assert [r.message.text for r in after[len(before) :]] == [said_now["content"], answered["content"]]
 
 
 async def test_cp_13_forks_show_all_they_inherited_after_reopening(cases, tmp_path):
@@ -75,11 +94,13 @@ async def test_tp_19_a_call_that_was_running_is_not_told_as_never_executed(cases
     case = cases["TP-19"]
     (asked,) = op(case, "append")
     (wire,) = asked["tool_calls"]
+    ((_, so_far),) = op(case, "tool_partial")
     begun = asyncio.Event()
 
     @backstory.tool(name=wire["function"]["name"])
-    async def move_files(item: str) -> str:
+    async def move_files(item: str, context: ToolContext) -> str:
         """Move files."""
+        context.so_far(so_far)
         begun.set()
         await asyncio.sleep(60)
         return "never"
@@ -99,7 +120,7 @@ async def test_tp_19_a_call_that_was_running_is_not_told_as_never_executed(cases
     await bs.say("s", "what happened?")
     assert isinstance(bs.model, ScriptedModel)
     told = [item["content"] for item in bs.model.requests[-1]["messages"] if item["role"] == "tool"]
-    assert OUTCOME_UNKNOWN_TEXT in told
+    assert synthetic_text("outcome_unknown", so_far) in told
     assert "may or may not have taken effect" in OUTCOME_UNKNOWN_TEXT
     log = await bs.store.read(S)
     kinds = [r.synthetic for record in log if record.kind == "message" for r in record.message.results]

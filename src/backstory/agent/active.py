@@ -33,7 +33,7 @@ from backstory.messages import Message, Text, ToolCall
 from backstory.models.base import Answer, Usage
 from backstory.records import NewRecord, new_message
 from backstory.sessions.lease import TTL, Renewal, ends
-from backstory.sessions.recovery import end_turn, open_calls
+from backstory.sessions.recovery import Place, draft_json, end_turn, open_calls
 from backstory.sessions.session import Session
 from backstory.stores.values import LeaseRequest
 from backstory.targets import Target
@@ -83,7 +83,8 @@ class Turn:
         self._pending: Request | None = None
         self._drafted = False
         self._open_at = -1
-        self._open_then: list[tuple[tuple[int, int], ToolCall]] = []
+        self._open_then: list[tuple[Place, ToolCall]] = []
+        self._so_far: dict[Place, str] = {}
         self._renewal = Renewal(session, ttl, self.interrupt.set)
 
     # --- beginning -------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Turn:
         """The calls of this turn that have no result yet."""
         return tuple(call for _, call in self._open()) if not self.done else ()
 
-    def _open(self) -> list[tuple[tuple[int, int], ToolCall]]:
+    def _open(self) -> list[tuple[Place, ToolCall]]:
         """The same with their places; looked for once after each write."""
         view = self.session.view
         if self._open_at != view.head:
@@ -242,12 +243,16 @@ class Turn:
         if usage is not None:
             self.usage = total(self.usage, usage)
 
+    def tell(self, call: ToolCall, text: str) -> None:
+        """What a call has done so far, for the model to know should it be interrupted; the next draft keeps it, too."""
+        self._so_far.update((place, text) for place, open_call in self._open() if open_call == call)
+
     async def draft(self, text: str | None) -> None:
-        """Keep the text that is being streamed beside the log, or with `None` remove it."""
+        """Keep the text that is being streamed, and what calls told, beside the log; or with `None` remove it."""
         lease = self.session.lease
         if lease is not None:
             self._drafted = text is not None
-            data = {"text": text} if text is not None else None
+            data = draft_json(text, self._so_far) if text is not None else None
             await self.session.store.put_draft(
                 self.session.id, data, after=self.session.view.head, fence=lease.fence
             )
@@ -266,7 +271,7 @@ class Turn:
             return
         view = self.session.view
         if view.turn is not None:  # a cancelled `record` may have ended it
-            records = end_turn(view, reason, draft=draft, usage=usage_json(self.usage))
+            records = end_turn(view, reason, draft=draft, so_far=self._so_far, usage=usage_json(self.usage))
             await self._write(records, last=True)
         last = view.of_turn(self.number)
         self._finish(last[-1].message if last and last[-1].message.role == "assistant" else None, reason)
@@ -359,7 +364,7 @@ class Turn:
             if any(call is other or call == other for other in chosen)
         ]
 
-    def _started(self, place: tuple[int, int]) -> NewRecord:
+    def _started(self, place: Place) -> NewRecord:
         return NewRecord(kind="call_started", data={"message": place[0], "call": place[1]}, turn=self.number)
 
     def _ended(self, reason: str) -> NewRecord:

@@ -22,6 +22,7 @@ from backstory.agent.tool_context import ToolContext
 from backstory.agent.tools import AnyTool, as_tools
 from backstory.agent.waiting import OutOfTime, in_thread, within
 from backstory.errors import ToolError
+from backstory.formats.synthetic import SO_FAR
 from backstory.legality.arguments import clean_text
 from backstory.messages import Text, ToolCall, ToolResult
 
@@ -175,22 +176,28 @@ async def _run(ready: _Ready, context: ToolContext) -> ToolResult:
     call, tool = ready.call, ready.tool
     seconds = context.timeout if tool.timeout is None else tool.timeout
     arguments = dict(ready.arguments)
+    told: list[str] = []
     if tool.context_parameter is not None:
-        arguments[tool.context_parameter] = replace(context, call=call)
+
+        def heard(call: ToolCall, text: str) -> None:
+            told[:] = [f"\n{SO_FAR}\n{text}"]
+            context.heard(call, text)
+
+        arguments[tool.context_parameter] = replace(context, call=call, heard=heard)
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     try:
         outcome = await within(_attempt(tool, arguments), seconds)
     except OutOfTime:
-        return error_result(
-            call, f"{tool.name} took longer than {seconds:g} s and was stopped; it may have had effects."
-        )
+        why = f"{tool.name} took longer than {seconds:g} s and was stopped; it may have had effects."
+        return error_result(call, why + "".join(told))
     except asyncio.CancelledError:
         if task and task.cancelling() > before:
             raise
-        return error_result(call, f"{tool.name} was cancelled from within; it may have had effects.")
+        why = f"{tool.name} was cancelled from within; it may have had effects."
+        return error_result(call, why + "".join(told))
     if isinstance(outcome, _Failed):
-        return error_result(call, _told(outcome.error))
+        return error_result(call, _told(outcome.error) + "".join(told))
     limit = context.max_result if tool.max_result is None else tool.max_result
     content = await fit(outcome, max_result=limit, offload=context.offload)
     return _result(call, content, is_error=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backstory.agent.sources.runtime import without_runtime
-from backstory.sessions.recovery import open_calls
+from backstory.sessions.recovery import draft_of, open_calls
 from backstory.sessions.session import Session
 
 
@@ -55,6 +55,6 @@ async def left_open(session: Session) -> LeftOpen | None:
         finished=tuple(r.name or names.get(r.call_id, "?") for message in messages for r in message.results),
         unknown=tuple(call.name for place, call in waiting if place in view.turn.started),
         not_started=tuple(call.name for place, call in waiting if place not in view.turn.started),
-        draft=str(draft.data.get("text", "")) if draft is not None else "",
+        draft=draft_of(draft.data)[0] if draft is not None else "",
         held_for=max(0.0, lease.expires - session.store.clock.now()) if lease is not None else 0.0,
     )

@@ -15,7 +15,7 @@ from backstory.errors import MessageConflict, SessionError
 from backstory.messages import Message
 from backstory.models.base import Answer
 from backstory.records import NewRecord, Record, new_message
-from backstory.sessions.recovery import close_calls, end_turn
+from backstory.sessions.recovery import NOTHING, SoFar, close_calls, draft_of, end_turn
 from backstory.sessions.session import PAGE, Session
 from backstory.sessions.view import Known
 
@@ -71,9 +71,11 @@ async def beginning(session: Session, opening: Opening, counts: Counts) -> Begin
         raise SessionError(f"session {str(session.id)!r} has no open turn to resume")
     await _load(session, view.turn.seq if view.turn is not None else view.loaded)
     if view.turn is not None and (opening.message is None or known is not None):
-        closed = close_calls(view)
+        _, so_far = await _draft(session)
+        closed = close_calls(view, so_far)
         return Beginning(turn=view.turn.number, records=closed, healed=_healed(closed))
-    ended = end_turn(view, "interrupted", draft=await _draft(session))
+    draft, so_far = await _draft(session)
+    ended = end_turn(view, "interrupted", draft=draft, so_far=so_far)
     number = view.turns + 1
     return Beginning(
         turn=number, records=[*ended, *_first_records(opening, number, counts)], healed=_healed(ended)
@@ -149,11 +151,9 @@ async def _load(session: Session, first: int) -> None:
         view.load(await session.store.read(session.id, after=first - 1, before=view.loaded))
 
 
-async def _draft(session: Session) -> str:
-    if session.view.turn is None:
-        return ""
-    draft = await session.store.draft(session.id)
-    return str(draft.data.get("text", "")) if draft is not None else ""
+async def _draft(session: Session) -> tuple[str, SoFar]:
+    draft = await session.store.draft(session.id) if session.view.turn is not None else None
+    return draft_of(draft.data) if draft is not None else ("", NOTHING)
 
 
 def _healed(records: Sequence[NewRecord]) -> tuple[str, ...]:

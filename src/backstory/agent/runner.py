@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from backstory.agent.active import Turn
+from backstory.agent.drafts import Streamed, hearing
 from backstory.agent.execute import MAX_PARALLEL, run_calls
 from backstory.agent.interrupt import Interrupted
 from backstory.agent.loop_guard import LoopGuard, Verdict
@@ -25,9 +25,6 @@ from backstory.errors import ContextTooLong, ModelError, ModelUnavailable, TurnI
 from backstory.messages import Text, ToolCall, ToolResult
 from backstory.models.base import Answer, CallDelta, Model, ReasoningDelta, TextDelta
 from backstory.models.base import Event as ModelEvent
-
-DRAFT_EVERY = 1.0
-"""Seconds between two drafts of streamed text: what a crash can lose of an unfinished answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +72,7 @@ async def run(turn: Turn, loop: Loop) -> AsyncGenerator[Event, None]:
     """
     if loop.time_limit is not None:
         turn.interrupt.limit = asyncio.get_running_loop().time() + loop.time_limit
-    streamed = _Streamed(turn)
+    streamed = Streamed(turn)
     try:
         async with aclosing(_steps(turn, loop, streamed)) as events:
             async for event in events:
@@ -98,7 +95,7 @@ async def _interrupted(turn: Turn, kind: str, draft: str) -> None:
         return
 
 
-async def _steps(turn: Turn, loop: Loop, streamed: _Streamed) -> AsyncGenerator[Event, None]:
+async def _steps(turn: Turn, loop: Loop, streamed: Streamed) -> AsyncGenerator[Event, None]:
     """One model call after another, each with what it calls, until the turn is done."""
     retried = False
     unfinished = 0
@@ -177,8 +174,12 @@ async def _act(turn: Turn, loop: Loop, answer: Answer) -> AsyncGenerator[Event, 
             begun.append(call)
             running.append(call)
 
-    calls = run_calls(runnable, loop.tools, loop.context, started=starting, max_parallel=MAX_PARALLEL)
-    async with aclosing(calls) as results:
+    async with (
+        hearing(turn, loop.context) as context,
+        aclosing(
+            run_calls(runnable, loop.tools, context, started=starting, max_parallel=MAX_PARALLEL)
+        ) as results,
+    ):
         while (done := await turn.interrupt.next_of(results)) is not None:
             call, result = done
             running = [other for other in running if other != call]
@@ -201,19 +202,3 @@ def _beginning(calls: Sequence[ToolCall], tools: Mapping[str, AnyTool]) -> list[
         return known[:1]
     together = itertools.takewhile(lambda call: tools[call.name].parallel, known)
     return list(itertools.islice(together, MAX_PARALLEL))
-
-
-class _Streamed:
-    """The text so far; kept as a draft beside the log from time to time."""
-
-    def __init__(self, turn: Turn) -> None:
-        self.text = ""
-        self._turn = turn
-        self._kept = time.monotonic()
-
-    async def add(self, text: str) -> None:
-        self.text += text
-        now = time.monotonic()
-        if now - self._kept >= DRAFT_EVERY:
-            self._kept = now
-            await self._turn.draft(self.text)

@@ -16,6 +16,11 @@ from typing import Any, TypeAlias
 
 from backstory.messages import ToolCall
 
+MAX_SO_FAR = 2_000
+"""Characters of what a call tells of its work so far; of more, the end."""
+
+Heard: TypeAlias = Callable[[ToolCall, str], None]
+
 Offload: TypeAlias = Callable[[str | bytes], str | Awaitable[str]]
 """Keeps a big result somewhere and gives its handle, by which `read_result` finds it again."""
 
@@ -43,3 +48,13 @@ class ToolContext:
     timeout: float | None = DEFAULT_TIMEOUT
     max_result: int = DEFAULT_MAX_RESULT
     extras: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    heard: Heard = field(default=lambda call, text: None, repr=False)
+
+    def so_far(self, text: str) -> None:
+        """Say what the call has done so far, from any thread; each word takes the place of the one before.
+
+        It is for a call that gets no result: interrupted, out of time, or its process killed. The model then learns
+        what was done and does not do it twice.
+        """
+        if self.call is not None:
+            self.heard(self.call, text[-MAX_SO_FAR:])

@@ -15,6 +15,9 @@ OUTCOME_UNKNOWN_TEXT = (
     "[This call was interrupted; its outcome is unknown: it may or may not have taken effect.]"
 )
 
+SO_FAR = "What it had told until then:"
+"""After this line stands what a call had told of its work before it was interrupted."""
+
 NO_ANSWER_TEXT = "[no answer]"
 """An assistant's words where a strict target asks for some and there are none."""
 
@@ -25,9 +28,14 @@ SYNTHETIC_TEXTS: dict[Synthetic, str] = {
 _BY_TEXT: dict[str, Synthetic] = {text: kind for kind, text in SYNTHETIC_TEXTS.items()}
 
 
+def synthetic_text(kind: Synthetic, so_far: str = "") -> str:
+    """The words of a synthetic result, with what its call had told of its work."""
+    return f"{SYNTHETIC_TEXTS[kind]}\n{SO_FAR}\n{so_far}" if so_far else SYNTHETIC_TEXTS[kind]
+
+
 def synthetic_of(text: str) -> Synthetic | None:
     """Which synthetic result a result's whole text is; `None` for a real one's."""
-    return _BY_TEXT.get(text)
+    return _BY_TEXT.get(text.partition(f"\n{SO_FAR}\n")[0])
 
 
 def synthetic_content(content: Sequence[Part]) -> Synthetic | None:
@@ -35,5 +43,5 @@ def synthetic_content(content: Sequence[Part]) -> Synthetic | None:
     if len(content) == 1:
         (part,) = content
         if isinstance(part, Text):
-            return _BY_TEXT.get(part.text)
+            return synthetic_of(part.text)
     return None
