@@ -67,8 +67,8 @@ _HEAD = re.compile(
     rb'\{"seq":(\d+)(?:,"first":(\d+))?,"at":"([^"\\]*)"(?:,"part":\[(\d+),(\d+)\])?'
     rb'(?:,"batch":("(?:[^"\\]|\\.)*"))?(?:,"turn":(\d+))?,"kind":"([a-z_]+)","data":'
 )
-_CRC = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
-_CRC_LENGTH = len(',"crc":"00000000"}')
+_CRC = b',"crc":"%08x"}'
+_CRC_LENGTH = len(_CRC % 0)
 
 
 def encode_json(value: Any) -> bytes:
@@ -228,7 +228,7 @@ def _line(seq: int, first: int, at: str, part: tuple[int, int], batch: bytes, bo
     span = b',"first":%d' % first if first != seq else b""
     place = b',"part":[%d,%d]' % part if part[1] > 1 else b""
     checked = b'{"seq":%d%b,"at":"%b"%b%b%b' % (seq, span, at.encode(), place, batch, body)
-    return b'%b,"crc":"%08x"}' % (checked, crc32(checked))
+    return checked + _CRC % crc32(checked)
 
 
 def restored(record: Record) -> Record:
@@ -255,16 +255,15 @@ def from_line(line: bytes) -> Record:
     accepted, as not `intact`, if it is a record all the same.
     """
     head = _HEAD.match(line)
-    tail = _CRC.search(line, max(0, len(line) - _CRC_LENGTH))
-    sound = head is not None and tail is not None and int(tail[1], 16) == crc32(line[: tail.start()])
-    if head is not None and sound:
+    if head is not None and line.endswith(_CRC % crc32(line[:-_CRC_LENGTH])):
         seq, first, at, index, size, batch, turn, kind = head.groups()
+        place = int(seq)
         return Record(
-            seq=int(seq),
+            seq=place,
             at=at.decode(),
             turn=int(turn) if turn else 0,
             kind=kind.decode(),
-            first=int(first or seq),
+            first=int(first) if first else place,
             batch=_batch_of(batch) if batch else None,
             part=(int(index), int(size)) if index else (1, 1),
             line=bytes(line),

@@ -1,6 +1,16 @@
 """Epochs: what opens one at once, what waits and is told as a note, and what a cold open reads."""
 
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
 import backstory
+from backstory.agent import requests
 from backstory.context.sections import Passage
 from backstory.messages import assistant, user
 from backstory.models.scripted import ScriptedModel, calls
@@ -125,6 +135,69 @@ async def test_after_reopening_the_next_request_extends_the_last_one(tmp_path):
     assert any(r.kind == "cut" for r in log)
     whys = [r.data["why"] for r in log if r.kind == "epoch"]
     assert all("again" not in why for why in whys), whys
+
+
+SAYS = """
+import asyncio, json, sys
+import backstory
+from backstory.models.scripted import ScriptedModel
+
+async def main():
+    model = ScriptedModel(["fine"], name="m")
+    async with backstory.open(sys.argv[1], model=model, target=sys.argv[2], budget=4000) as bs:
+        await bs.say("s", "hello")
+    print(json.dumps(model.requests[0]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("target", ["openai_chat", "qwen"])
+def test_another_process_goes_on_whatever_its_hash_seed(tmp_path, target):
+    """What stands for a target held a set, whose order is another one in each process: all of them began anew."""
+    bodies = []
+    for seed in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", SAYS, str(tmp_path), target],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        bodies.append(json.loads(done.stdout))
+    assert all(extends(after, before) for before, after in itertools.pairwise(bodies))
+
+    async def why():
+        async with backstory.open(tmp_path) as bs:
+            return await epochs(bs)
+
+    assert asyncio.run(why()) == ["first request"]
+
+
+@pytest.mark.parametrize("proof", ["its own first items", "an old log", "what is written again"])
+async def test_after_reopening_the_prefix_is_proven(monkeypatch, proof):
+    """By the new request itself where it extends the last one, else by writing that again: with the same outcome."""
+    again: list[int] = []
+    extended, made_again = requests._extended, requests._made_again
+    monkeypatch.setattr(requests, "_made_again", lambda *given: again.append(1) or made_again(*given))
+    if proof == "an old log":
+        monkeypatch.setattr(requests, "_extended", lambda last, make: extended({**last, "sent": None}, make))
+    if proof == "what is written again":
+        monkeypatch.setattr(requests, "_extended", lambda last, make: None)
+    store = InMemoryStore()
+    bodies: list = []
+    for number in range(12):
+        model = play(calls(("look", {"what": "x" * 400})), f"answer {number} " * 40)
+        await opened(model, store=store, budget=1800).say("s", f"{number} " + "word " * 40)
+        bodies += model.requests
+    log = await records(bs := opened(store=store))
+    check_prefix(log, bodies)
+    whys = await epochs(bs)
+    assert whys[0] == "first request"
+    assert 2 <= len(whys) <= 5
+    assert all("full" in why for why in whys[1:])
+    quick = proof == "its own first items"
+    assert len(again) <= len(whys) if quick else len(again) == 11
 
 
 async def test_after_undo_and_beginning_anew_a_new_epoch_says_so():

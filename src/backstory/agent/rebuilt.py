@@ -12,20 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from backstory.agent.requests import Frozen
+from backstory.agent.written import written_again
 from backstory.context import prefix
-from backstory.context.budget import LOW_MARK, Budget
-from backstory.context.fitting import Fitting
 from backstory.context.markers import mark
-from backstory.context.request import Draft
-from backstory.context.request import Request as Written
 from backstory.context.state import State
-from backstory.context.window import Limits
 from backstory.errors import BackstoryError, ConfigurationError
 from backstory.formats.request import read_all, request_body
 from backstory.messages import Message
-from backstory.messages import system as system_message
 from backstory.records import Record
-from backstory.sessions.source import ViewSource
 from backstory.sessions.view import View, fold
 from backstory.targets import PRESETS, Target
 from backstory.tokens import Counter
@@ -89,7 +83,7 @@ def rebuild(
         return failed(before)
     try:
         goal, counter = shape_of(before.shape, target)
-        draft = _drafted(view, frozen, before, goal, counter)
+        draft = written_again(view, frozen.system, before, goal, counter)
         tools = prefix.same_order(before.tools, frozen.tools)
         body = mark(request_body(goal, draft.written, tools), goal, replayed=0)
         read, positions = read_all(draft.written.items, goal.format)
@@ -114,14 +108,6 @@ def rebuild(
         proven=not doubt,
         doubt=doubt,
     )
-
-
-def _drafted(view: View, frozen: Frozen, before: State, target: Target, counter: Counter) -> Draft:
-    """What was sent, item by item, written again from where its replay began and with the previews that it had."""
-    source = ViewSource(view, stop=before.length)
-    source.system = [(-1, system_message(frozen.system))] if frozen.system else []
-    fitting = Fitting(source, target, counter, Limits(), tools=0, factor=before.factor, low_mark=LOW_MARK)
-    return Written(target, counter, Budget(), source).draft(fitting, fitting.resume(before))
 
 
 def _doubt(made: Mapping[str, Any], logged: Mapping[str, Any]) -> str:

@@ -8,25 +8,24 @@ one, and reaches the model as a note meanwhile (`pending_notes`).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from backstory.agent.written import written_again
 from backstory.context import prefix
 from backstory.context.budget import LOW_MARK, Budget
 from backstory.context.builder import Built, build
 from backstory.context.fit import Fitted
-from backstory.context.fitting import Fitting
 from backstory.context.ledger import Ledger
-from backstory.context.request import Request as Written
+from backstory.context.request import Unproven
 from backstory.context.sections import Passage, Section, in_order, render
-from backstory.context.state import State
-from backstory.context.window import Limits
+from backstory.context.state import Claim, State
 from backstory.errors import BudgetExceeded, StoreDamaged
-from backstory.messages import system as system_message
 from backstory.records import NewRecord, Record
 from backstory.sessions.session import Session
 from backstory.sessions.source import ViewSource, counted
@@ -102,12 +101,14 @@ async def build_request(
     ordered = in_order(sections)
     frozen = await frozen_epoch(session)
     await session.load(shape.budget.tokens, _count(shape))
-    state, lost = _state(session, shape, frozen)
-    reason = force or changed_at_once(frozen, ordered, shape) or lost
     source = ViewSource(session.view)
+    reason = force or changed_at_once(frozen, ordered, shape)
 
     def make(
-        used: Sequence[Section], state: Mapping[str, Any] | None, budget: Budget = shape.budget
+        used: Sequence[Section],
+        state: Mapping[str, Any] | None,
+        budget: Budget = shape.budget,
+        claim: Claim | None = None,
     ) -> Built:
         return build(
             source,
@@ -122,9 +123,10 @@ async def build_request(
             max_messages=shape.max_messages,
             factor=shape.factor,
             low_mark=shape.low_mark,
+            claim=claim,
         )
 
-    def fresh() -> Built:
+    def fresh(state: Mapping[str, Any] | None) -> Built:
         if low and shape.budget.low is not None:
             try:
                 return make(ordered, None, dataclasses.replace(shape.budget, tokens=shape.budget.low))
@@ -132,13 +134,21 @@ async def build_request(
                 return make(ordered, None)
         return make(ordered, _anew(state))
 
-    if frozen is None or reason:
-        built = fresh()
-    else:
-        built = make(_as_frozen(frozen), state)
-        reason = _opened(built.fitted, state)
-        if reason and _waits(frozen, ordered, state):  # the prefix changes in any case: the cheapest moment
-            built = fresh()
+    built = None
+    if frozen is not None and not reason and session.state is None:
+        built = _extended(session.view.request, functools.partial(make, _as_frozen(frozen)))
+    if built is None:
+        state, lost = _state(session, shape, frozen)
+        reason = reason or lost
+        if frozen is None or reason:
+            built = fresh(state)
+        else:
+            built = make(_as_frozen(frozen), state)
+            reason = _opened(built.fitted, state)
+            if reason and _waits(
+                frozen, ordered, state
+            ):  # the prefix changes in any case: the cheapest moment
+                built = fresh(state)
     why = reason or ("first request" if frozen is None else "")
     if why or frozen is None:
         frozen = _freeze(built, ordered, shape, (frozen.number if frozen else 0) + 1)
@@ -283,25 +293,36 @@ def _state(session: Session, shape: Shape, frozen: Frozen | None) -> tuple[dict[
     return session.state, "" if session.state is not None else "what was sent before cannot be made again"
 
 
+def _extended(last: Mapping[str, Any], make: Callable[..., Built]) -> Built | None:
+    """The next request, where it begins with all that the last one sent: its own first items prove it by their digest.
+
+    `None` where they do not, and where the log does not say how many they were (0.1 wrote none).
+    """
+    sent = last.get("sent")
+    if sent is None:
+        return None
+    try:
+        built = make(_with_items(last, (), (), 0), claim=Claim(sent[0], sent[1], last["prefix"]))
+    except Unproven:
+        return None
+    return built if not _opened(built.fitted, last["state"]) else None
+
+
 def _made_again(view: View, shape: Shape, frozen: Frozen, last: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the last request sent, item by item, written again as it was."""
-    before = State.from_json({**last["state"], **{name: [] for name in _LARGE}, "head": 0})
+    before = State.from_json(_with_items(last, (), (), 0))
     if isinstance(before, str) or before.cut < view.start:
         return None
-    source = ViewSource(view, stop=before.length)
-    source.system = [(-1, system_message(frozen.system))] if frozen.system else []
-    fitting = Fitting(
-        source, shape.target, shape.counter, Limits(), tools=0, factor=before.factor, low_mark=shape.low_mark
-    )
-    draft = Written(shape.target, shape.counter, Budget(), source).draft(fitting, fitting.resume(before))
+    draft = written_again(view, frozen.system, before, shape.target, shape.counter, low_mark=shape.low_mark)
     if prefix.digest(draft.items) != last["prefix"]:
         return None
-    return {
-        **last["state"],
-        "items": list(draft.items),
-        "tokens": list(draft.tokens),
-        "head": draft.head,
-    }
+    return _with_items(last, draft.items, draft.tokens, draft.head)
+
+
+def _with_items(
+    last: Mapping[str, Any], items: Sequence[str], tokens: Sequence[int], head: int
+) -> dict[str, Any]:
+    return {**last["state"], "items": list(items), "tokens": list(tokens), "head": head}
 
 
 async def _request(session: Session, shape: Shape, built: Built, frozen: Frozen, why: str) -> Request:
@@ -316,7 +337,12 @@ async def _request(session: Session, shape: Shape, built: Built, frozen: Frozen,
         data = {"start": cut.start, "kept": state["kept"], "reason": why or "full"}
         records.append(NewRecord(kind="cut", data=data))
     lite = {key: value for key, value in state.items() if key not in _LARGE}
-    kept = {"state": lite, "prefix": prefix.digest(state["items"]), "ledger": _account(ledger, built)}
+    kept = {
+        "state": lite,
+        "prefix": prefix.digest(state["items"]),
+        "sent": [len(state["items"]), state["head"]],
+        "ledger": _account(ledger, built),
+    }
     records.append(NewRecord(kind="request", data=kept))
     return Request(
         body=fitted.body, ledger=ledger, fitted=fitted, records=tuple(records), state=state, frozen=frozen

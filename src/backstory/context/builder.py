@@ -24,6 +24,7 @@ from backstory.context.sections import (
     runtime_block,
     shrink,
 )
+from backstory.context.state import Claim
 from backstory.messages import Message, Part, Text
 from backstory.messages import system as system_message
 from backstory.targets import Target
@@ -102,10 +103,11 @@ def build(
     factor: float = 1.0,
     not_started: Collection[str] = (),
     low_mark: float = LOW_MARK,
+    claim: Claim | None = None,
 ) -> Built:
-    """One request. `passages` are the loose ones; sticky ones are in the history already.
+    """One request. `passages` are the loose ones; sticky ones are in the history already. `claim`: see `assemble`.
 
-    Raises what `backstory.fit` raises.
+    Raises what `backstory.fit` raises, and `Unproven`.
     """
     ordered = in_order(sections)
     shrunk: dict[str, tuple[int, int]] = {}
@@ -134,6 +136,7 @@ def build(
         not_started=not_started,
         low_mark=low_mark,
         loose=loose_at if kept else None,
+        claim=claim,
     )
     return Built(fitted=fitted, system=system, shrunk=shrunk, passages_left=tuple(left))
 

@@ -18,6 +18,7 @@ from backstory.context.history import History, Source, message_before
 from backstory.context.ledger import Ledger
 from backstory.context.markers import mark
 from backstory.context.request import Request
+from backstory.context.state import Claim
 from backstory.context.window import Limits
 from backstory.errors import ConfigurationError, NothingToSend
 from backstory.formats.base import Loss
@@ -131,15 +132,17 @@ def assemble(
     ready: bool = True,
     low_mark: float = LOW_MARK,
     loose: int | None = None,
+    claim: Claim | None = None,
 ) -> Fitted:
     """What `fit` does, over any source of messages.
 
     `low_mark` is the share of the budget that a cut leaves, `factor` the calibration of the counts, `loose` the
-    position of a message that bears passages for this once.
+    position of a message that bears passages for this once. `claim` stands for the items of `state`, where it has
+    none; then `Unproven` is raised where the new request does not begin with them.
     """
     if not 0 < factor < math.inf:
         raise ConfigurationError(f"factor must be a number above 0, not {factor!r}")
-    request = Request(target, counter, budget, history, loose=loose)
+    request = Request(target, counter, budget, history, loose=loose, claim=claim)
     known = request.take(state)
     request.order_tools(tools)
     fitting = Fitting(

@@ -6,6 +6,8 @@ that makes and why, and writes ledger and state.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -17,15 +19,19 @@ from backstory.context.budget import Budget
 from backstory.context.fitting import Fitting
 from backstory.context.history import Source
 from backstory.context.ledger import Dropped, Ledger, Line
-from backstory.context.state import State
+from backstory.context.state import Claim, State
 from backstory.context.window import Window
-from backstory.errors import BudgetExceeded, InvalidInput
+from backstory.errors import BackstoryError, BudgetExceeded, InvalidInput
 from backstory.formats import wire_format
 from backstory.formats.base import Written
 from backstory.messages import Reasoning
 from backstory.targets import Target
 from backstory.tokens import Counter, count_tools
 from backstory.tokens.messages import PRIMING
+
+
+class Unproven(BackstoryError):
+    """What a state claims to have sent is not what this request begins with. Never reaches a caller of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +55,17 @@ class Draft:
 
 @dataclass(slots=True)
 class Request:
-    """One request in the making. `loose` is the position of a message that bears passages for this once."""
+    """One request in the making. `loose` is the position of a message that bears passages for this once.
+
+    `claim` stands for the items of the state to go on from, where these were not kept with it.
+    """
 
     target: Target
     counter: Counter
     budget: Budget
     history: Source
     loose: int | None = None
+    claim: Claim | None = None
     before: State | None = None
     mismatch: str = ""
     why: str = ""
@@ -66,8 +76,7 @@ class Request:
     @property
     def shape(self) -> str:
         """Target and counter, as a state remembers them: a change of either changes every byte, or every count."""
-        given = f"{self.target!r}".encode()
-        return f"{self.target.name}/{self.counter.name}/{hashlib.blake2b(given, digest_size=4).hexdigest()}"
+        return f"{self.target.name}/{self.counter.name}/{_mark_of(self.target)}"
 
     def take(self, state: Any) -> State | None:
         """The state to go on from, or `None`; then `mismatch` says why, where there was one."""
@@ -102,16 +111,23 @@ class Request:
     def decide(self, fitting: Fitting, known: State | None) -> Draft:
         """The request that extends the one before, or else one that begins a new epoch with as much of it as can be.
 
-        Raises `BudgetExceeded` where that does not fit.
+        Raises `BudgetExceeded` where that does not fit, and `Unproven` where the items of the request before are only
+        claimed, and are not what this one begins with.
         """
         if known is None:
+            if self.claim is not None:
+                raise Unproven
             return self.draft(fitting, fitting.fill())
         try:
             draft = self.draft(fitting, fitting.resume(known))
         except (
             BudgetExceeded
         ):  # mended from its old beginning, the newest turn may be longer than it is alone
+            if self.claim is not None:
+                raise Unproven from None
             return self.draft(fitting, fitting.fill())
+        if self.claim is not None:
+            known = self.before = self.proven(known, draft, self.claim)
         window = draft.window
         self.why = self.changes(draft, full=fitting.full)
         if fitting.full or not self.why:
@@ -125,6 +141,14 @@ class Request:
             window = fitting.window(window.cut, window.kept)
             draft = self.draft(fitting, fitting.settled(fitting.narrow(window, low=True)))
         return draft
+
+    def proven(self, known: State, draft: Draft, claim: Claim) -> State:
+        """A state with the items that were sent: those at the beginning of a draft, by their digest."""
+        items = draft.items[: claim.items]
+        if prefix.digest(items) != claim.digest:
+            raise Unproven
+        tokens = draft.tokens[: claim.items]
+        return dataclasses.replace(known, items=items, tokens=tokens, head=claim.head)
 
     def draft(self, fitting: Fitting, window: Window) -> Draft:
         """A window as wire items, where it is within the budget."""
@@ -307,6 +331,17 @@ class Request:
             needed=total,
             budget=limit,
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _mark_of(target: Target) -> str:
+    """Eight digits that stand for all that a target says: the same in every process, whatever its hash seed."""
+    said = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in _fields(target)}
+    return hashlib.blake2b(repr(said).encode(), digest_size=4).hexdigest()
+
+
+def _fields(target: Target) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(target, field.name)) for field in dataclasses.fields(target))
 
 
 def item_tokens(starts: Sequence[int], tokens: Sequence[int]) -> tuple[int, ...]:

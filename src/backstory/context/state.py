@@ -26,6 +26,14 @@ class Preview(NamedTuple):
     before: int
 
 
+class Claim(NamedTuple):
+    """Stands for the items of a state that were not kept: so many, of them the system's, and the digest of them all."""
+
+    items: int
+    head: int
+    digest: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
     """`length` is the caller's list at the last request, `cut` the position where replay begins, `kept` the

@@ -77,20 +77,22 @@ class Session:
         """Fold from the newest snapshot on, reading backwards until one is met. What was read beyond it is kept."""
         newest_first: list[Record] = []
         older: list[Record] = []
+        begun: View | None = None
         page = PAGE
         before: int | None = None
         while True:
             found = await self.store.read(self.id, before=before, limit=page, newest_first=True)
-            snapshot = next((i for i, record in enumerate(found) if _is_good(record)), None)
-            if snapshot is not None:
-                newest_first += found[: snapshot + 1]
+            snapshots = ((i, _from_snapshot(record)) for i, record in enumerate(found))
+            snapshot, begun = next(((i, view) for i, view in snapshots if view is not None), (len(found), None))
+            if begun is not None:
+                newest_first += found[:snapshot]
                 older = found[snapshot + 1 :]
                 break
             newest_first += found
             if len(found) < page:
                 break
             before, page = found[-1].first, min(page * 2, LARGEST_PAGE)
-        view = fold(reversed(newest_first))
+        view = fold(reversed(newest_first), begun)
         if view.loaded > view.start:
             view.load([record for record in reversed(older) if record.seq >= view.start])
         return view
@@ -175,16 +177,15 @@ def _holds(view: View, tokens: int, count: Callable[[Record], int]) -> bool:
     return False
 
 
-def _is_good(record: Record) -> bool:
-    """Whether a record is a snapshot to fold from. One that is not is passed over: it can be computed again."""
+def _from_snapshot(record: Record) -> View | None:
+    """The view of a snapshot to fold from. One that is no good is passed over: it can be computed again."""
     if record.kind != "snapshot" or not record.intact:
-        return False
+        return None
     try:
-        View.from_snapshot(record)
+        return View.from_snapshot(record)
     except StoreDamaged as error:
         logger.warning("a snapshot is passed over: %s", error)
-        return False
-    return True
+        return None
 
 
 async def _whatever(writing: Callable[[], Awaitable[Appended]]) -> Appended:

@@ -80,7 +80,7 @@ class View:
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether the next batch should begin with a snapshot: after every cut, and every few hundred records."""
+        """Whether the next batch should begin with a snapshot: after every cut, and every `SNAPSHOT_EVERY` records."""
         return self.head - self.snapshot >= SNAPSHOT_EVERY or self.cuts[-1].seq > self.snapshot
 
     def replayed(self, seq: int) -> bool:
@@ -187,9 +187,11 @@ class View:
         return view
 
 
-def fold(records: Iterable[Record]) -> View:
-    """The view of a log, or of its records from a snapshot on. Snapshots on the way are not needed, and not trusted."""
-    view: View | None = None
+def fold(records: Iterable[Record], view: View | None = None) -> View:
+    """The view of a log, or of its records from a snapshot on; or `view` with the records that follow it.
+
+    Snapshots on the way are not needed, and not trusted.
+    """
     for record in records:
         if view is None:
             if record.kind == "snapshot":

@@ -55,6 +55,7 @@ class Journal:
         self._size = 0
         self._start = 0  # where the first record begins
         self._end = 0  # where the last whole batch ends
+        self._reached = (0, 0)  # the oldest record that was last read backwards, and where its line begins
         self._misheaded = ""  # what is wrong with the header
         self._seal = b""  # the last bytes before that end, to recognise them by
 
@@ -203,7 +204,12 @@ class Journal:
                 yield record
 
     def _backwards(self, last: int) -> Iterator[Record]:
-        end = self._end if last >= self.head.seq else seek(self._read_at, self._start, self._end, last)[1]
+        if last >= self.head.seq:
+            end = self._end
+        elif last + 1 == self._reached[0]:  # the next page
+            end = self._reached[1]
+        else:
+            end = seek(self._read_at, self._start, self._end, last)[1]
         before = self.head.seq + 1
         damage: list[Damage] = []
         for line in backwards(self._read_at, self._start, end):
@@ -213,6 +219,7 @@ class Journal:
             elif record.seq < before:
                 before = record.seq
                 self._tell(damage, after=before)
+                self._reached = record.first, line.offset
                 yield record
         self._tell(damage, after=0)
 
