@@ -83,7 +83,9 @@ class Session:
         while True:
             found = await self.store.read(self.id, before=before, limit=page, newest_first=True)
             snapshots = ((i, _from_snapshot(record)) for i, record in enumerate(found))
-            snapshot, begun = next(((i, view) for i, view in snapshots if view is not None), (len(found), None))
+            snapshot, begun = next(
+                ((i, view) for i, view in snapshots if view is not None), (len(found), None)
+            )
             if begun is not None:
                 newest_first += found[:snapshot]
                 older = found[snapshot + 1 :]
