@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from backstory import errors
+from backstory.compaction.words import sentences, stem, terms, words_of
 from backstory.formats import synthetic, wire_format
 from backstory.formats.request import request_body
 from backstory.messages import Message, assistant, system, tool, user
 from backstory.models import Answer, ExtractiveModel, Model, ScriptedModel
 from backstory.models.extract_calls import asked, paths_in
-from backstory.models.extract_words import sentences, stem, terms, words_of
 from backstory.models.request import Tool
 from backstory.targets import Target
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backstory.models.extract_words import sentences
+from backstory.compaction.words import sentences
 from backstory.models.request import Tool
 
 # A file's name, or a path; `3.11` and `e.g.` are none.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backstory.models.extract_words import stem, terms
+from backstory.compaction.words import stem, terms
 
 _NAME = frozenset({"name"})
 _CJK_STOP = r"[^,，。.!！?？;；、\s\n]"

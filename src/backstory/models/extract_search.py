@@ -9,8 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from backstory.compaction.words import is_chinese, is_question, terms
 from backstory.models.extract_facts import Evidence, asked_attribute, asks_name, find_fact, find_name
-from backstory.models.extract_words import is_chinese, is_question, terms
 
 _ENOUGH = 0.34
 """How much of a question's weight a sentence must hold to be an answer at all."""

@@ -11,14 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from backstory.legality.steps import pair
-from backstory.messages import Message, ToolCall, assistant, texts
-from backstory.models import extract_calls as wishes
-from backstory.models.base import Answer, Event, Usage, answered, replayed
-from backstory.models.extract_calls import Ask
-from backstory.models.extract_facts import Evidence
-from backstory.models.extract_search import UNKNOWN, answer, unknown
-from backstory.models.extract_words import (
+from backstory.compaction.words import (
     heading_of,
     is_chinese,
     is_greeting,
@@ -27,6 +20,13 @@ from backstory.models.extract_words import (
     sentences,
     words_of,
 )
+from backstory.legality.steps import pair
+from backstory.messages import Message, ToolCall, assistant, texts
+from backstory.models import extract_calls as wishes
+from backstory.models.base import Answer, Event, Usage, answered, replayed
+from backstory.models.extract_calls import Ask
+from backstory.models.extract_facts import Evidence
+from backstory.models.extract_search import UNKNOWN, answer, unknown
 from backstory.models.judge import judge
 from backstory.models.request import Request, Tool, body_tokens
 from backstory.models.scripted import in_wire_form
