@@ -22,21 +22,27 @@ class Span(NamedTuple):
 class Cut:
     """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays.
 
-    `anew`: the user wanted it so, and no undo takes it back. `seq` is the place of its record.
+    `anew`: the user wanted it so, and no undo takes it back. `stands`: a summary owns it, which stands for what is
+    before. `seq` is the place of its record.
     """
 
     start: int = 0
     kept: tuple[int, int] | None = None
     anew: bool = False
+    stands: bool = False
     seq: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Undo:
-    """What one undo hides: spans that do not overlap, in order. `of` is ``turn``, or ``mark`` for a mark alone."""
+    """What one undo hides: spans that do not overlap, in order. `of` is ``turn``, or ``mark`` for a mark alone.
+
+    Or it hides nothing and takes a summary out of force: ``summary``, and `lifts` is the place of that record.
+    """
 
     spans: tuple[Span, ...]
     of: str = "turn"
+    lifts: int = 0
 
     @property
     def first(self) -> int:
@@ -68,6 +74,28 @@ class Known:
     turn: int
     seq: int
     digest: str
+
+
+def cut_to_json(cut: Cut) -> list[Any]:
+    kept = list(cut.kept) if cut.kept else None
+    return [cut.start, kept, cut.anew, cut.seq, *([True] if cut.stands else ())]
+
+
+def cut_from_json(value: list[Any]) -> Cut:
+    start, kept, anew, seq, *stands = value
+    return Cut(start=start, kept=tuple(kept) if kept else None, anew=anew, stands=bool(stands), seq=seq)
+
+
+def undo_to_json(undo: Undo) -> list[Any]:
+    spans = [[span.first, span.last] for span in undo.spans]
+    return [undo.of, spans, *([undo.lifts] if undo.lifts else ())]
+
+
+def undo_from_json(value: list[Any]) -> Undo:
+    of, spans, *lifts = value
+    return Undo(
+        spans=tuple(Span(first, last) for first, last in spans), of=of, lifts=lifts[0] if lifts else 0
+    )
 
 
 def turn_to_json(turn: OpenTurn | None) -> dict[str, Any] | None:

@@ -18,12 +18,21 @@ from typing import Any
 
 from backstory.errors import StoreDamaged
 from backstory.records import Record
+from backstory.sessions.cuts import KNOWN_CUTS as KNOWN_CUTS
+from backstory.sessions.cuts import covered_by, cut_of, in_force, with_cut, without_blind
 from backstory.sessions.spans import Cut as Cut
 from backstory.sessions.spans import Known as Known
 from backstory.sessions.spans import OpenTurn as OpenTurn
 from backstory.sessions.spans import Span as Span
 from backstory.sessions.spans import Undo as Undo
-from backstory.sessions.spans import turn_from_json, turn_to_json
+from backstory.sessions.spans import (
+    cut_from_json,
+    cut_to_json,
+    turn_from_json,
+    turn_to_json,
+    undo_from_json,
+    undo_to_json,
+)
 
 KNOWN_MESSAGES = 256
 """So many of the newest client message ids are recognised without reading back."""
@@ -31,10 +40,6 @@ KNOWN_MESSAGES = 256
 SNAPSHOT_EVERY = 128
 """Records between two snapshots: what a cold open folds at most. No more than a window of a few thousand tokens holds,
 so that a cold open reads little that its first request does not need."""
-
-KNOWN_CUTS = 16
-"""So many of the newest cuts can be gone back to by undoing."""
-
 
 NO_CUT = Cut()
 
@@ -44,7 +49,8 @@ class View:
     """What a session is. Only `apply` changes it.
 
     `head` is the place of the last record that was folded. `messages` are the records of kind ``message`` from `loaded`
-    on, in order, those that an undo hides included; `live` leaves these out. `cut` is the cut in force, of `cuts`.
+    on, in order, those that an undo hides included; `live` leaves these out. `cut` is the cut in force, of `cuts`;
+    `summary` is what the active summary's record says, whose place is `active` (0: there is none), of `summaries`.
     `turns` is how many turns were begun, `request` what the last request decided (see `agent.requests`; empty where
     what it sent is no longer what is replayed), `epoch` what the newest epoch froze, `told` what the model was told
     of changes that wait for the next one (section → digest). `children` are forks of this session.
@@ -55,6 +61,8 @@ class View:
     messages: list[Record] = field(default_factory=list)
     cuts: tuple[Cut, ...] = (NO_CUT,)
     cut: Cut = NO_CUT
+    summaries: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by place
+    active: int = 0
     hidden: dict[int, Undo] = field(default_factory=dict)  # by the place of the undo
     turns: int = 0
     turn: OpenTurn | None = None
@@ -77,6 +85,24 @@ class View:
         """The first place that is replayed."""
         cut = self.cut
         return max(1, cut.kept[0] if cut.kept else cut.start)
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What the active summary's record says; empty where there is none."""
+        return self.summaries.get(self.active, {})
+
+    @property
+    def summary_cut(self) -> Cut | None:
+        """The cut that the active summary owns."""
+        return (
+            next((cut for cut in reversed(self.cuts) if cut.seq == self.active), None)
+            if self.active
+            else None
+        )
+
+    def coverage(self, seq: int) -> tuple[str, int]:
+        """What covers a message of this log: ``view``, or a record that stands for its absence. See `covered_by`."""
+        return covered_by(seq, cut=self.cut, active=self.summary_cut, hidden=self.hidden)
 
     @property
     def snapshot_due(self) -> bool:
@@ -125,11 +151,9 @@ class View:
     def to_json(self) -> dict[str, Any]:
         """The state as a snapshot holds it. See `from_json`."""
         return {
-            "cuts": [[c.start, list(c.kept) if c.kept else None, c.anew, c.seq] for c in self.cuts],
-            "hidden": [
-                [seq, undo.of, [[span.first, span.last] for span in undo.spans]]
-                for seq, undo in self.hidden.items()
-            ],
+            "cuts": list(map(cut_to_json, self.cuts)),
+            **({"summaries": [[s, dict(d)] for s, d in self.summaries.items()]} if self.summaries else {}),
+            "hidden": [[seq, *undo_to_json(undo)] for seq, undo in self.hidden.items()],
             "turns": self.turns,
             "turn": turn_to_json(self.turn),
             "spans": [[number, span.first, span.last] for number, span in self.spans.items()],
@@ -155,14 +179,9 @@ class View:
             view = View(
                 head=record.seq,
                 loaded=record.seq + 1,
-                cuts=tuple(
-                    Cut(start=start, kept=tuple(kept) if kept else None, anew=anew, seq=seq)
-                    for start, kept, anew, seq in data["cuts"]
-                ),
-                hidden={
-                    seq: Undo(spans=tuple(Span(first, last) for first, last in spans), of=of)
-                    for seq, of, spans in data["hidden"]
-                },
+                cuts=tuple(map(cut_from_json, data["cuts"])),
+                summaries={seq: dict(said) for seq, said in data.get("summaries", ())},
+                hidden={seq: undo_from_json(undo) for seq, *undo in data["hidden"]},
                 turns=data["turns"],
                 turn=turn_from_json(data["turn"]),
                 spans={number: Span(first, last) for number, first, last in data["spans"]},
@@ -183,7 +202,7 @@ class View:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StoreDamaged(f"the snapshot at {record.seq} cannot be read ({error!r})") from error
-        view.cut = _in_force(view)
+        view.cut, view.active = in_force(view.cuts, view.hidden)
         return view
 
 
@@ -242,45 +261,40 @@ def _turn_ended(view: View, record: Record) -> None:
 
 
 def _cut(view: View, record: Record) -> None:
-    kept = record.data.get("kept")
-    cut = Cut(
-        start=record.data["start"],
-        kept=tuple(kept) if kept else None,
-        anew=bool(record.data.get("anew")),
-        seq=record.seq,
-    )
-    view.cuts = (*view.cuts, cut)[-KNOWN_CUTS:]
-    view.cut = cut
-    if cut.anew:
-        view.request = {}
+    stands = record.kind == "summary"
+    cut = cut_of(record.data, record.seq, stands=stands)
+    view.cuts = with_cut(view.cuts, cut)
+    if stands:
+        known = {c.seq for c in view.cuts if c.stands}
+        view.summaries = {s: data for s, data in view.summaries.items() if s in known} | {
+            record.seq: record.data
+        }
+    view.cut, view.active = in_force(view.cuts, view.hidden)
+    if cut.anew or stands:
+        view.request = {}  # what is sent next begins with another system block
     if view.loaded < view.start:
         first = bisect.bisect_left(view.messages, view.start, key=lambda message: message.seq)
         del view.messages[:first]
         view.loaded = view.start
 
 
-def _in_force(view: View) -> Cut:
-    """The newest cut but those that stand for turns which were undone since: without these there was more room."""
-    undos = [(seq, undo.first) for seq, undo in view.hidden.items() if undo.of == "turn"]
-    for cut in reversed(view.cuts):
-        if cut.anew or not any(seq > cut.seq and first < cut.start for seq, first in undos):
-            return cut
-    return view.cuts[0]
-
-
 def _undo(view: View, record: Record) -> None:
     redone = record.data.get("undoes")
+    lifts = int(record.data.get("lifts", 0))
     if redone is not None:
-        view.hidden.pop(redone, None)
+        taken_back = view.hidden.pop(redone, None)
+        if taken_back is not None:
+            view.cuts = without_blind(view.cuts, redone, taken_back)
+            view.summaries = {c.seq: view.summaries[c.seq] for c in view.cuts if c.stands}
         first = 0
     else:
-        given = record.data.get("spans") or [[record.data["first"], record.data["last"]]]
-        undo = Undo(spans=tuple(Span(*span) for span in given), of=record.data.get("of", "turn"))
+        given = record.data.get("spans") or ([] if lifts else [[record.data["first"], record.data["last"]]])
+        undo = Undo(spans=tuple(Span(*span) for span in given), of=record.data.get("of", "turn"), lifts=lifts)
         view.hidden[record.seq] = undo
-        first = undo.first
+        first = undo.first if given else 0
     if view.turn is not None and view.is_hidden(view.turn.seq):
         view.turn = None
-    view.cut = _in_force(view)
+    view.cut, view.active = in_force(view.cuts, view.hidden)
     if first < view.request.get("state", {}).get("length", 0):
         view.request = {}  # what was sent is no longer what the view shows: the next request begins anew
         view.told = {}
@@ -333,6 +347,7 @@ _FOLDS = {
     "call_started": _call_started,
     "turn_ended": _turn_ended,
     "cut": _cut,
+    "summary": _cut,
     "undo": _undo,
     "request": _request,
     "epoch": _epoch,
