@@ -63,7 +63,8 @@ def full(root: Path) -> SourceContext:
     }.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    return SourceContext(workspace=root, tools=[tool_named("weather")], summary="So far.")
+    tools = [tool_named("weather")]
+    return SourceContext(workspace=root, tools=tools, pinned=["p"], summary="So far.")
 
 
 async def test_the_parts_come_in_designs_order(tmp_path: Path):
@@ -85,7 +86,7 @@ async def test_gathering_twice_gives_the_same_bytes(tmp_path: Path):
 
 async def test_without_a_workspace_there_are_no_files():
     names = [source.name for source in default_sources()]
-    assert names == ["identity", "tool_contract", "entries", "summary"]
+    assert names == ["identity", "tool_contract", "pinned", "entries", "summary"]
     found = await texts(*default_sources(), context=SourceContext(summary="So far.", entries=["met"]))
     assert list(found) == ["identity", "entries", "summary"]
 
@@ -148,6 +149,7 @@ async def test_an_own_source_takes_the_place_of_a_standard_one():
     assert [source.name for source in sources] == [
         "identity",
         "tool_contract",
+        "pinned",
         "entries",
         "summary",
         "orders",

@@ -10,6 +10,7 @@ import backstory
 from backstory.context.prefix import canonical, without_markers
 from backstory.models.scripted import ScriptedModel
 from backstory.records import Record
+from backstory.sessions.cuts import KNOWN_SUMMARIES
 from backstory.sessions.view import View, fold
 from backstory.stores import InMemoryStore, SessionId
 from tests.context.judging import judge
@@ -137,29 +138,47 @@ def _text(record: Record) -> str:
 
 
 def coverage(records: Sequence[Record]) -> dict[int, str]:
-    """Law 5: each logged message, and by what it is covered: ``view``, ``undo``, or ``cut``. Independent of the view.
+    """Law 5: each logged message, and what covers it: ``view``, ``undo``, ``summary``, ``cut``. Not asked of the view.
 
-    An undo in force covers what it hides, whatever was cut; a cut covers what is before it.
+    An undo in force covers what it hides, whatever was cut; the active summary what is before its cut; a bare cut what
+    is before it otherwise.
     """
     undos: dict[int, list[tuple[int, int]]] = {}
     kinds: dict[int, str] = {}
     cuts: list[tuple[int, int, tuple[int, int] | None, bool]] = []
+    summaries: list[int] = []
+    lifts: dict[int, int] = {}
     for record in records:
         data = record.data
         if record.kind == "undo" and "undoes" in data:
-            del undos[data["undoes"]]
+            spans, at = undos.pop(data["undoes"]), data["undoes"]
+            blind = [c for c in cuts if c[0] in summaries and c[0] > at and spans and spans[0][0] < c[1]]
+            cuts = [c for c in cuts if c not in blind]
+        elif "lifts" in data:
+            undos[record.seq] = []
+            kinds[record.seq] = "summary"
+            lifts[record.seq] = data["lifts"]
         elif record.kind == "undo":
             undos[record.seq] = [tuple(s) for s in data.get("spans", [[data.get("first"), data.get("last")]])]
             kinds[record.seq] = data["of"]
-        elif record.kind == "cut":
+        elif record.kind in ("cut", "summary"):
             kept = data.get("kept")
             cuts.append((record.seq, data["start"], tuple(kept) if kept else None, bool(data.get("anew"))))
-    start, kept = 0, None
-    for seq, begin, held, anew in reversed(cuts):
+            if record.kind == "summary":
+                summaries.append(record.seq)
+                known = [c[0] for c in cuts if c[0] in summaries][-KNOWN_SUMMARIES:]
+                cuts = [c for c in cuts if c[0] not in summaries or c[0] in known]
+    standing = []
+    for cut in cuts:
+        seq, begin, _, anew = cut
         undone = [s for s, spans in undos.items() if s > seq and kinds[s] == "turn" and spans[0][0] < begin]
-        if anew or not undone:
-            start, kept = begin, held
-            break
+        lifted = [s for s, at in lifts.items() if s in undos and at <= seq < s]
+        if anew:
+            standing = [cut]
+        elif not undone and not lifted:
+            standing.append(cut)
+    start, kept = standing[-1][1:3] if standing else (0, None)
+    active = next((c for c in reversed(standing) if c[0] in summaries), (0, 0, None, False))
     found: dict[int, str] = {}
     for record in records:
         if record.kind != "message":
@@ -167,7 +186,8 @@ def coverage(records: Sequence[Record]) -> dict[int, str]:
         hidden = [s for s, spans in undos.items() if any(a <= record.seq <= b for a, b in spans)]
         assert len(hidden) <= 1, f"message {record.seq} is undone {len(hidden)} times"
         inside = record.seq >= start or (kept is not None and kept[0] <= record.seq < kept[1])
-        found[record.seq] = "undo" if hidden else "view" if inside else "cut"
+        told = record.seq < active[1] and not (active[2] and active[2][0] <= record.seq < active[2][1])
+        found[record.seq] = "undo" if hidden else "view" if inside else "summary" if told else "cut"
     return found
 
 

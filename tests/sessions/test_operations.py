@@ -3,6 +3,7 @@
 import pytest
 
 import backstory
+from backstory.compaction.summary import Summary
 from backstory.errors import (
     InvalidInput,
     LeaseHeld,
@@ -14,10 +15,13 @@ from backstory.errors import (
 from backstory.models.scripted import ScriptedModel, calls
 from backstory.records import NewRecord
 from backstory.sessions import forks, operations
+from backstory.sessions.cuts import newly_covered
 from backstory.sessions.session import Session
+from backstory.sessions.spans import Cut
+from backstory.sessions.summaries import pinned_texts, summary_of, summary_record
 from backstory.stores import FilesStore, InMemoryStore, LeaseRequest, SessionId, SqliteStore, Store
 from tests.agent.turns import look
-from tests.sessions.support import S, check_log, said, view_of
+from tests.sessions.support import S, check_log, records_of, said, view_of
 
 B, C, D = (SessionId(key=key) for key in "bcd")
 
@@ -280,3 +284,132 @@ async def test_an_open_turn_is_left_out_of_a_fork(store):
     assert await operations.fork(session_of(crashed), B) == 2
     assert words(await view_of(crashed, B)) == ["one", "ONE"]
     assert (await view_of(crashed, B)).turn is None
+
+
+# --- summaries and pins ---------------------------------------------------------------------------
+
+
+async def summarised(session, start, text="so far: one and two", kept=None):
+    """A compaction by hand: the summary stands for all before a place."""
+    await session.refresh()
+    cut = Cut(start=start, kept=kept)
+    spans = newly_covered(session.view.summary_cut, cut)
+    record = summary_record(
+        Summary(text=text, kept=("the code is 77",), by="m"), cut, spans=spans, on=session.view.active
+    )
+    await operations.write(session, [record])
+
+
+def system_of(model):
+    return model.requests[-1]["messages"][0]["content"]
+
+
+def pieces(view):
+    return (view.live(), view.cut, view.active, dict(view.summary), view.pins)
+
+
+async def test_a_summary_stands_in_the_system_block_and_its_undo_brings_everything_back(store):
+    bs = await talked(store, "one", "two", "three")
+    session = session_of(store)
+    await session.refresh()
+    await session.load(None)
+    before = pieces(session.view)
+    await summarised(session, session.view.spans[3].first)
+    compacted = pieces(session.view)
+    assert words(await view_of(store)) == ["three", "THREE"]
+    assert session.view.coverage(2) == ("summary", session.view.active)
+    again = ScriptedModel(["FOUR", "FIVE"], name="m")
+    await bs.say("s", "four", model=again)
+    assert "so far: one and two" in system_of(again)
+    assert "the code is 77" in system_of(again)
+    assert [m["content"] for m in again.requests[0]["messages"][1:]] == ["three", "THREE", "four"]
+    await session.refresh()
+    await operations.undo(session)
+    assert await operations.lift(session)
+    await session.load(None)
+    assert pieces(session.view) == before
+    with pytest.raises(SessionError, match="no summary"):
+        await operations.lift(session)
+    await operations.redo(session)
+    await session.load(None)
+    assert pieces(session.view) == compacted
+    await operations.lift(session)
+    await bs.say("s", "five", model=again)
+    assert "so far" not in str(again.requests[-1])
+    assert [m["content"] for m in again.requests[-1]["messages"]][-3:] == ["three", "THREE", "five"]
+
+
+async def test_undoing_a_summarised_turn_takes_the_summary_out_of_force_and_redo_puts_it_back(store):
+    await talked(store, "one", "two", "three")
+    session = session_of(store)
+    await session.refresh()
+    await summarised(session, session.view.spans[2].first, "s1")
+    await summarised(session, session.view.spans[3].first, "s2")
+    before = pieces(session.view)
+    await operations.undo(session, 2)
+    assert summary_of(session.view).text == "s1"
+    await session.load(None)
+    assert words(await view_of(store)) == []
+    assert session.view.coverage(2)[0] == "summary"
+    await operations.redo(session)
+    assert pieces(session.view) == before
+    await operations.undo(session, 3)
+    assert session.view.active == 0
+
+
+async def test_what_a_later_summary_adds_is_all_that_the_one_before_did_not_tell(store):
+    await talked(store, "one", "two", "three", "four")
+    session = session_of(store)
+    await session.refresh()
+    spans = session.view.spans
+    await summarised(session, spans[2].last, kept=(spans[2].first + 1, spans[2].first + 2))
+    await operations.write(session, [NewRecord(kind="cut", data={"start": spans[3].last, "kept": None})])
+    assert session.view.coverage(spans[2].first + 1)[0] == "cut", "the message that the summary's cut kept"
+    assert session.view.coverage(spans[3].first + 1)[0] == "cut"
+    await summarised(session, spans[4].first)
+    kept = spans[2].first + 1
+    assert [tuple(s) for s in session.view.summary["spans"]] == [
+        (kept, kept),
+        (spans[2].last, spans[4].first - 1),
+    ]
+    assert {session.view.coverage(seq)[0] for seq in range(1, spans[4].first)} == {"summary"}
+
+
+async def test_forks_take_the_summary_and_pins_along_and_new_ends_both(store):
+    await talked(store, "one", "two", "three")
+    session = session_of(store)
+    await session.refresh()
+    await summarised(session, session.view.spans[3].first)
+    await operations.pin(session, "answer in verse")
+    await operations.fork(session, B)
+    forked = await view_of(store, B)
+    assert words(forked) == ["three", "THREE"]
+    assert summary_of(forked) == summary_of(session.view)
+    assert pinned_texts(forked) == ["answer in verse"]
+    check_log(await records_of(store, B), dense=False)
+    await operations.begin_anew(session)
+    assert (session.view.active, session.view.pins, words(await view_of(store))) == (0, {}, [])
+
+
+async def test_a_pinned_message_is_told_of_once_it_is_not_replayed_and_pins_survive_summaries(store):
+    bs = await talked(store, "the code is 12", "two", "three")
+    session = session_of(store)
+    await session.refresh()
+    first = session.view.spans[1].first + 1
+    pinned = await operations.pin(session, message=first)
+    await operations.pin(session, " always in\nmetres ")
+    assert pinned_texts(session.view) == ["always in metres"]
+    await summarised(session, session.view.spans[3].first)
+    assert pinned_texts(session.view) == ["the code is 12", "always in metres"]
+    again = ScriptedModel(["FOUR"], name="m")
+    await bs.say("s", "four", model=again)
+    assert "- the code is 12\n- always in metres" in system_of(again)
+    await session.refresh()
+    assert await operations.unpin(session, pinned) == "the code is 12"
+    assert pinned_texts(await view_of(store)) == ["always in metres"]
+    with pytest.raises(SessionError, match="nothing is pinned"):
+        await operations.unpin(session, pinned)
+    with pytest.raises(SessionError, match="no message"):
+        await operations.pin(session, message=session.view.head)
+    with pytest.raises(InvalidInput, match="nothing to pin"):
+        await operations.pin(session, "  ")

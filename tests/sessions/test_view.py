@@ -38,6 +38,12 @@ def texts(view):
     return [record.message.text for record in view.live() if record.message.text]
 
 
+KINDS = (
+    *("turn", "turn", "turn", "cut", "undo", "redo", "request", "meta", "anew"),
+    *("summary", "summary", "lift", "relift", "pin", "unpin"),
+)
+
+
 @st.composite
 def logs(draw):
     """Turns, cuts, undos, redos, requests, metadata, in any order that a session could write."""
@@ -45,11 +51,12 @@ def logs(draw):
     spans: list[tuple[int, int]] = []
     free: list[int] = []
     undos: list[tuple[int, list[int]]] = []
+    summaries: list[int] = []
+    lifts: list[int] = []
+    pins: list[int] = []
     for _ in range(draw(st.integers(1, 12))):
         head = len(records)
-        match draw(
-            st.sampled_from(["turn", "turn", "turn", "cut", "undo", "redo", "request", "meta", "anew"])
-        ):
+        match draw(st.sampled_from(KINDS)):
             case "turn":
                 made = turn(len(spans) + 1, f"q{head}", id=f"m{head}", steps=draw(st.integers(0, 2)))
                 spans.append((head + 1, head + len(made)))
@@ -60,6 +67,24 @@ def logs(draw):
                 kept = [first + 1, first + 2] if last - first > 5 else None
                 start = first + 4 if kept else first + 1
                 records.append(NewRecord(kind="cut", data={"start": start, "kept": kept}))
+            case "summary" if spans:
+                first, last = draw(st.sampled_from(spans))
+                kept = [first + 1, first + 2] if last - first > 5 else None
+                data = {"text": f"s{head}", "start": first + 4 if kept else first + 1, "kept": kept}
+                records.append(NewRecord(kind="summary", data=data))
+                summaries.append(head + 1)
+            case "pin":
+                about = {"message": spans[-1][0] + 1} if spans and draw(st.booleans()) else {}
+                records.append(NewRecord(kind="pin", data={"text": f"p{head}", **about}))
+                pins.append(head + 1)
+            case "unpin" if pins:
+                records.append(NewRecord(kind="unpin", data={"pin": pins.pop()}))
+            case "lift" if summaries:
+                lifted = summaries.pop()
+                records.append(NewRecord(kind="undo", data={"of": "summary", "lifts": lifted}))
+                lifts.append(head + 1)
+            case "relift" if lifts:
+                records.append(NewRecord(kind="undo", data={"of": "undo", "undoes": lifts.pop()}))
             case "anew":
                 records.append(NewRecord(kind="cut", data={"start": head + 2, "kept": None, "anew": True}))
             case "undo" if free:
@@ -106,12 +131,17 @@ def _shift(record, cut):
         return place + 1 if place > cut else place
 
     data = dict(record.data)
-    if record.kind == "cut":
+    if record.kind in ("cut", "summary"):
         data["start"] = moved(data["start"])
         data["kept"] = [moved(place) for place in data["kept"]] if data["kept"] else None
+    for name in ("message", "pin"):
+        if record.kind in ("pin", "unpin") and name in data:
+            data[name] = moved(data[name])
     if record.kind == "undo":
         if "undoes" in data:
             data["undoes"] = moved(data["undoes"])
+        elif "lifts" in data:
+            data["lifts"] = moved(data["lifts"])
         else:
             data["spans"] = [[moved(a), moved(b)] for a, b in data["spans"]]
     if record.kind == "request":
@@ -125,7 +155,9 @@ def test_every_message_is_in_the_view_or_covered_once(records):
     made = log(*records)
     covered = coverage(made)
     assert set(covered) == {record.seq for record in made if record.kind == "message"}
-    assert [r.seq for r in whole(made).live()] == [seq for seq, by in covered.items() if by == "view"]
+    view = whole(made)
+    assert [r.seq for r in view.live()] == [seq for seq, by in covered.items() if by == "view"]
+    assert {seq: view.coverage(seq)[0] for seq in covered} == covered
 
 
 @given(logs())

@@ -29,6 +29,7 @@ from backstory.legality.arguments import clean_text
 from backstory.messages import Message, Part, Text, to_json
 from backstory.models.base import Model, Usage
 from backstory.sessions.session import Session
+from backstory.sessions.summaries import pinned_texts, summary_of
 from backstory.targets import Target
 from backstory.tokens import counter_for
 from backstory.tokens.messages import count_message
@@ -156,6 +157,7 @@ class Conversation:
 
     def context(self) -> SourceContext:
         view = self.session.view
+        summary = summary_of(view)
         return SourceContext(
             scope=self.session.id.scope,
             session=self.session.id.key,
@@ -164,6 +166,8 @@ class Conversation:
             tools=tuple(self.tools.values()),
             meta=view.meta,
             variables=view.variables,
+            summary=summary.rendered if summary is not None else "",
+            pinned=pinned_texts(view),
             entries=tuple(view.entries),
         )
 

@@ -23,6 +23,7 @@ SYSTEM_ORDER = (
     "memory",  # MEMORY.md
     "pinned_skills",
     "skills",  # an index of the others
+    "pinned",  # instructions and facts that the user pinned
     "entries",  # recent history entries
     "summary",
 )

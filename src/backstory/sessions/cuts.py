@@ -1,8 +1,8 @@
 """Which cut is in force, and which summary: bare cuts and the cuts that summaries own are one list, newest last. Pure.
 
-A cut is a record and so is a summary, which owns the cut that stands beside it: one record each, so that neither can be
-half there. Undoing turns before a cut takes it out of force, since without these there was more room, and a summary that
-told of them would lie. An undo of a summary takes it out, and whatever was cut on top of it.
+A cut is a record, and so is a summary, which owns its cut: one record each, so that neither can be half there. Undoing
+turns before a cut takes it out of force, since without these there was more room, and a summary that told of them would
+lie. An undo of a summary takes it out, and whatever was cut on top of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def in_force(cuts: Sequence[Cut], hidden: Mapping[int, Undo]) -> tuple[Cut, int]
 def _taken_out(cut: Cut, hidden: Mapping[int, Undo]) -> bool:
     for seq, undo in hidden.items():
         if seq > cut.seq and (
-            undo.lifts and undo.lifts <= cut.seq or undo.of == "turn" and undo.first < cut.start
+            (undo.lifts and undo.lifts <= cut.seq) or (undo.of == "turn" and undo.first < cut.start)
         ):
             return True
     return False

@@ -20,6 +20,7 @@ from backstory.errors import (
     SessionExists,
     SessionNotFound,
 )
+from backstory.legality.arguments import clean_text
 from backstory.messages import Message
 from backstory.records import NewRecord, Record
 from backstory.sessions import forks
@@ -89,21 +90,71 @@ async def _hide(session: Session, chosen: Sequence[int]) -> Undone:
     return Undone(turns=tuple(chosen), text=said.text if said is not None else "", tools=tools, message=said)
 
 
+async def lift(session: Session) -> int:
+    """Undo the newest compaction: its summary leaves the view, and what it stood for is there again.
+
+    The place of the summary's record. `redo` puts it back. Raises `SessionError` where no summary is in force.
+    """
+    await session.refresh()
+    active = _at_rest(session).active
+    if not active:
+        raise SessionError(f"no summary is in force in session {str(session.id)!r}: there is none to undo")
+    await write(session, [NewRecord(kind="undo", data={"of": "summary", "lifts": active})])
+    return active
+
+
 async def redo(session: Session) -> Span:
-    """Take back the newest undo of turns. Raises `SessionError` where there is none, or turns came since."""
+    """Take back the newest undo, of turns or of a compaction; the span that is shown, or summarised, again.
+
+    Raises `SessionError` where there is none, or turns came since turns were undone.
+    """
     await session.refresh()
     view = _at_rest(session)
-    undos = [seq for seq, undo in view.hidden.items() if undo.of == "turn"]
+    undos = [seq for seq, undo in view.hidden.items() if undo.of in ("turn", "summary")]
     if not undos:
         raise SessionError(f"nothing was undone in session {str(session.id)!r}")
     newest = max(undos)
-    if any(span.first > newest for span in view.spans.values()):
+    undo = view.hidden[newest]
+    if undo.spans and any(span.first > newest for span in view.spans.values()):
         raise SessionError("there were turns since the undo: undo these first")
     if any(cut.anew and cut.seq > newest for cut in view.cuts):
         raise SessionError("the session was begun anew since the undo")
-    spans = view.hidden[newest].spans
     await write(session, [NewRecord(kind="undo", data={"undoes": newest, "of": "undo"})])
-    return Span(spans[0].first, spans[-1].last)
+    if undo.lifts:
+        return Span(1, max(1, session.view.start - 1))
+    return Span(undo.spans[0].first, undo.spans[-1].last)
+
+
+async def pin(session: Session, text: str = "", *, message: int | None = None) -> int:
+    """Pin an instruction or a fact, or the message at a place: it is in each request from now on, whatever is cut.
+
+    The place of the pin, by which `unpin` takes it away. Raises `InvalidInput` for an empty text, and `SessionError`
+    where no message of the view stands at that place.
+    """
+    await session.refresh()
+    view = _at_rest(session)
+    said = " ".join(clean_text(text).split())
+    data: dict[str, Any] = {}
+    if message is not None:
+        found = await session.store.read(session.id, after=message - 1, before=message + 1)
+        if not found or found[0].kind != "message" or view.is_hidden(message):
+            raise SessionError(f"record {message} of session {str(session.id)!r} is no message to pin")
+        data, said = {"message": message}, said or found[0].message.text
+    if not said.strip():
+        raise InvalidInput("there is nothing to pin: give a text, or the place of a message that has one")
+    place = session.next_seq()
+    await write(session, [NewRecord(kind="pin", data={**data, "text": said})])
+    return place
+
+
+async def unpin(session: Session, pin: int) -> str:
+    """Take a pin away; the text that it held. Raises `SessionError` where there is none."""
+    await session.refresh()
+    held = _at_rest(session).pins.get(pin)
+    if held is None:
+        raise SessionError(f"nothing is pinned as {pin} in session {str(session.id)!r}")
+    await write(session, [NewRecord(kind="unpin", data={"pin": pin})])
+    return str(held["text"])
 
 
 async def begin_anew(session: Session, reason: str = "new") -> None:
@@ -136,6 +187,7 @@ async def fork(session: Session, to: SessionId, *, turn: int | None = None) -> i
     """Begin another session with what is live in this one, up to and with a turn; how many messages were copied.
 
     The copies have places of their own; older records stay in the parent, to which the first record of the fork refers.
+    The active summary and what is pinned are copied as well.
     An open turn is left out. Raises `SessionNotFound`, `SessionExists`, `SessionError` where that turn is not live, and
     `InvalidInput` for another scope: nothing crosses scopes.
     """
@@ -166,6 +218,7 @@ async def fork(session: Session, to: SessionId, *, turn: int | None = None) -> i
     }
     copied = [
         NewRecord(kind="fork", data=refers),
+        *_stands_for(view),
         *_copies(live, view.turn.number if view.turn is not None else None),
     ]
     # The parent hears of it first: a reference to a fork that a crash prevented does no harm, the reverse would.
@@ -175,6 +228,16 @@ async def fork(session: Session, to: SessionId, *, turn: int | None = None) -> i
     except HeadMoved as error:
         raise SessionExists(f"there is a session {str(to)!r} already") from error
     return sum(record.kind == "message" for record in copied)
+
+
+def _stands_for(view: View) -> list[NewRecord]:
+    """Pins, and the active summary right before all that is copied, of what a fork begins with."""
+    pins = [NewRecord(kind="pin", data={"text": pin["text"]}) for pin in view.pins.values()]
+    if not view.active:
+        return pins
+    start = len(pins) + 3
+    data = {**view.summary, "start": start, "kept": None, "spans": [], "on": 0, "copied": True}
+    return [*pins, NewRecord(kind="summary", data=data)]
 
 
 def _copies(records: Sequence[Record], open_turn: int | None) -> list[NewRecord]:

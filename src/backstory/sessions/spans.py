@@ -29,7 +29,7 @@ class Cut:
     start: int = 0
     kept: tuple[int, int] | None = None
     anew: bool = False
-    stands: bool = False
+    stands: bool = field(default=False, compare=False)
     seq: int = field(default=0, compare=False)
 
 

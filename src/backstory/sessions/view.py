@@ -51,9 +51,10 @@ class View:
     `head` is the place of the last record that was folded. `messages` are the records of kind ``message`` from `loaded`
     on, in order, those that an undo hides included; `live` leaves these out. `cut` is the cut in force, of `cuts`;
     `summary` is what the active summary's record says, whose place is `active` (0: there is none), of `summaries`.
-    `turns` is how many turns were begun, `request` what the last request decided (see `agent.requests`; empty where
-    what it sent is no longer what is replayed), `epoch` what the newest epoch froze, `told` what the model was told
-    of changes that wait for the next one (section → digest). `children` are forks of this session.
+    `pins` hold what is pinned by value: texts, and messages with their place. `turns` is how many turns were begun,
+    `request` what the last request decided (see `agent.requests`; empty where what it sent is no longer what is
+    replayed), `epoch` what the newest epoch froze, `told` what the model was told of changes that wait for the next one
+    (section → digest). `children` are forks of this session.
     """
 
     head: int = 0
@@ -63,6 +64,7 @@ class View:
     cut: Cut = NO_CUT
     summaries: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by place
     active: int = 0
+    pins: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by place
     hidden: dict[int, Undo] = field(default_factory=dict)  # by the place of the undo
     turns: int = 0
     turn: OpenTurn | None = None
@@ -152,6 +154,7 @@ class View:
         """The state as a snapshot holds it. See `from_json`."""
         return {
             "cuts": list(map(cut_to_json, self.cuts)),
+            **({"pins": [[seq, dict(pin)] for seq, pin in self.pins.items()]} if self.pins else {}),
             **({"summaries": [[s, dict(d)] for s, d in self.summaries.items()]} if self.summaries else {}),
             "hidden": [[seq, *undo_to_json(undo)] for seq, undo in self.hidden.items()],
             "turns": self.turns,
@@ -181,6 +184,7 @@ class View:
                 loaded=record.seq + 1,
                 cuts=tuple(map(cut_from_json, data["cuts"])),
                 summaries={seq: dict(said) for seq, said in data.get("summaries", ())},
+                pins={seq: dict(pin) for seq, pin in data.get("pins", ())},
                 hidden={seq: undo_from_json(undo) for seq, *undo in data["hidden"]},
                 turns=data["turns"],
                 turn=turn_from_json(data["turn"]),
@@ -270,6 +274,8 @@ def _cut(view: View, record: Record) -> None:
             record.seq: record.data
         }
     view.cut, view.active = in_force(view.cuts, view.hidden)
+    if cut.anew:
+        view.pins = {}
     if cut.anew or stands:
         view.request = {}  # what is sent next begins with another system block
     if view.loaded < view.start:
@@ -309,6 +315,14 @@ def _epoch(view: View, record: Record) -> None:
     view.epoch = record.data
     view.epoch_seq = record.seq
     view.told = {}
+
+
+def _pin(view: View, record: Record) -> None:
+    view.pins[record.seq] = record.data
+
+
+def _unpin(view: View, record: Record) -> None:
+    view.pins.pop(record.data["pin"], None)
 
 
 def _variable(view: View, record: Record) -> None:
@@ -351,6 +365,8 @@ _FOLDS = {
     "undo": _undo,
     "request": _request,
     "epoch": _epoch,
+    "pin": _pin,
+    "unpin": _unpin,
     "variable": _variable,
     "meta": _meta,
     "fork": _fork,

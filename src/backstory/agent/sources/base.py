@@ -38,8 +38,8 @@ class SourceContext:
     """Whose turn a section is wanted for, and what its session holds.
 
     `session` is the session's key, `turn` its number. `tools` are those of this turn, `summary` is the active summary's
-    text, `entries` are the session's latest history entries, oldest first. `note` tells the model and the log of
-    something that went wrong, without failing.
+    text, `pinned` what is pinned and not replayed, `entries` are the session's latest history entries, oldest first.
+    `note` tells the model and the log of something that went wrong, without failing.
     """
 
     scope: str = DEFAULT_SCOPE
@@ -50,6 +50,7 @@ class SourceContext:
     meta: Mapping[str, Any] = field(default_factory=dict)
     variables: Mapping[str, Any] = field(default_factory=dict)
     summary: str = ""
+    pinned: Sequence[str] = ()
     entries: Sequence[str] = ()
     noted: list[str] = field(default_factory=list, repr=False, compare=False)
 

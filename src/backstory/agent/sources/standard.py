@@ -10,6 +10,7 @@ from backstory.agent.sources.entries import EntriesSource
 from backstory.agent.sources.files import WorkspaceFiles
 from backstory.agent.sources.identity import IDENTITY, IdentitySource
 from backstory.agent.sources.memory import memory_source
+from backstory.agent.sources.pinned import PinnedSource
 from backstory.agent.sources.pinned_skills import PinnedSkillsSource
 from backstory.agent.sources.skills import SkillFolder, SkillsSource
 from backstory.agent.sources.soul import soul_source
@@ -21,9 +22,15 @@ from backstory.agent.sources.user import user_source
 def default_sources(
     workspace: str | os.PathLike[str] | WorkspaceFiles | None = None, *, identity: str = IDENTITY
 ) -> list[SectionSource]:
-    """The nine parts of the system prompt, most stable first; those that are files only with a workspace."""
+    """The ten parts of the system prompt, most stable first; those that are files only with a workspace."""
     if workspace is None:
-        return [IdentitySource(identity), ToolContractSource(), EntriesSource(), SummarySource()]
+        return [
+            IdentitySource(identity),
+            ToolContractSource(),
+            PinnedSource(),
+            EntriesSource(),
+            SummarySource(),
+        ]
     files = workspace if isinstance(workspace, WorkspaceFiles) else WorkspaceFiles(workspace)
     skills = SkillFolder(files)
     return [
@@ -35,6 +42,7 @@ def default_sources(
         memory_source(files),
         PinnedSkillsSource(skills),
         SkillsSource(skills),
+        PinnedSource(),
         EntriesSource(files),
         SummarySource(),
     ]
