@@ -193,18 +193,45 @@ class Record:
         return self.data.get("id")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed(NewRecord):
+    """A record that keeps its line, its place and its time: for copying a log to another store, byte for byte.
+
+    Appended, it must come right after the record before it; `copied` makes one.
+    """
+
+    record: Record
+
+    @property
+    def body(self) -> bytes:
+        return self.record.line
+
+
+def copied(record: Record) -> Placed:
+    """The same record for another store. Raises `InvalidInput` for one of a kind that this version does not know."""
+    return Placed(kind=record.kind, turn=record.turn, record=record)  # type: ignore[arg-type]
+
+
 def stamp(
     records: Sequence[NewRecord], *, seq: int, at: str, batch: str | None = None, first: int | None = None
 ) -> list[Record]:
     """Give places to the records of one batch: the first gets `seq`, and so on. For stores.
 
-    `first` makes a single record stand for the span `first` … `seq`.
+    `first` makes a single record stand for the span `first` … `seq`. `Placed` records have their places already; raises
+    `InvalidInput` where these are others.
     """
     size = len(records)
     encoded_batch = b',"batch":' + encode_json(batch) if batch is not None else b""
     stamped: list[Record] = []
     for index, record in enumerate(records):
-        place = seq + index
+        place = stamped[-1].seq + 1 if stamped else seq
+        if isinstance(record, Placed):
+            if record.record.first != place:
+                raise InvalidInput(
+                    f"a record of place {record.record.first} was to be copied to place {place}"
+                )
+            stamped.append(record.record)
+            continue
         part = (index + 1, size)
         begin = place if first is None else first
         made = Record(

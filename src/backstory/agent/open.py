@@ -77,7 +77,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
         turn_timeout=turn_timeout,
         tool_timeout=tool_timeout,
     )
-    store, workspace = _store(location, durability)
+    store, workspace = store_at(location, durability)
     return Backstory(
         store,
         model=model,
@@ -92,7 +92,10 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     )
 
 
-def _store(location: str | os.PathLike[str] | Store, durability: Durability) -> tuple[Store, Path | None]:
+def store_at(
+    location: str | os.PathLike[str] | Store, durability: Durability = "power"
+) -> tuple[Store, Path | None]:
+    """The store that a location means, and its folder where it is a workspace. Raises `ConfigurationError`."""
     if not isinstance(location, (str, os.PathLike)):
         return location, None
     place = os.fspath(location)

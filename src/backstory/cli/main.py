@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from backstory.errors import BackstoryError
 
-COMMANDS = ("chat", "say", "sessions", "explain", "doctor", "check", "fit", "convert", "replay")
+COMMANDS = ("chat", "say", "sessions", "explain", "doctor", "migrate", "check", "fit", "convert", "replay")
 """Each a module here with `add(subparsers)`, which sets the default `run` to a function from the arguments to a code.
 
 It is loaded when it is called for: a command that reads a file need not wait for what a chat needs.
