@@ -366,8 +366,21 @@ def reasoning_text(given: Case) -> None:
     legal(missing, needs)
 
 
+def shortened_arguments(given: Case) -> None:
+    """CP-12: a call's arguments that are too long are a shorter object, and never a torn text."""
+    budget = given["budget_tokens"]
+    for items in (given["messages"], given["messages"][:3]):
+        fitted = fit(items, budget=budget)
+        assert fitted.ledger.total <= budget
+        for call in (call for item in fitted.messages for call in item.get("tool_calls", ())):
+            assert json.loads(call["function"]["arguments"])["path"] == "notes.txt"
+            assert "left out" in json.loads(call["function"]["arguments"])["body"]
+    assert [item["role"] for item in fitted.messages] == ["user", "assistant", "tool"]
+
+
 RUN: dict[str, Callable[[Case], None]] = {
     "CP-09": summary_before_a_user,
+    "CP-12": shortened_arguments,
     "RS-02": signed_thinking,
     "RS-03": encrypted_by_another,
     "RS-04": signatures_on_any_part,

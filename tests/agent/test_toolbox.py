@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.agent.execute import execute
+from backstory.agent.tool_context import ToolContext
 from backstory.agent.toolbox import files as files_module
 from backstory.agent.toolbox import list_files, notes, read_file, read_result, search_files, terminal
 from backstory.agent.toolbox.decoding import MAX_LINE
@@ -43,7 +44,7 @@ def test_their_parameters_change_only_on_purpose(space: Workspace):
         search_files(space),
         terminal(space),
         notes(space),
-        read_result(str),
+        read_result(lambda handle, context: handle),
     ]
     seen = {
         tool.name: (list(tool.parameters["properties"]), tool.parameters.get("required", [])) for tool in made
@@ -299,7 +300,7 @@ async def test_reading_on():
     whole = "".join(f"{number} 中\n" for number in range(20_000))
     asked: list[str] = []
 
-    async def fetch(handle: str) -> bytes:
+    async def fetch(handle: str, context: ToolContext) -> bytes:
         asked.append(handle)
         if handle != "h":
             raise StoreDamaged("no such blob")
@@ -324,7 +325,7 @@ async def test_reading_on():
 async def test_results_of_any_kind_and_only_a_few_at_hand():
     asked: list[str] = []
 
-    def fetch(handle: str) -> str | bytes:
+    def fetch(handle: str, context: ToolContext) -> str | bytes:
         asked.append(handle)
         known: dict[str, str | bytes] = {"a": "text", "b": b"\xff\x00"}
         return known.get(handle, "x")

@@ -28,9 +28,11 @@ from backstory.agent.runner import Event, TurnEnded, run
 from backstory.agent.settings import Learned, Settings
 from backstory.agent.sources import SkillFolder, WorkspaceFiles, default_sources
 from backstory.agent.sources.base import AnyRetriever, AnySource, arrange
-from backstory.agent.toolbox.offloaded import read_result
+from backstory.agent.tool_context import ToolContext
+from backstory.agent.toolbox.offloaded import logged_result, read_result
 from backstory.agent.tools import AnyTool, as_tools
 from backstory.agent.trace import RequestTrace
+from backstory.context.passes import HANDLE
 from backstory.errors import ConfigurationError
 from backstory.messages import Message, Part
 from backstory.models.base import Model, Usage
@@ -93,7 +95,7 @@ class Backstory:
         self.learned = Learned()
         self.sessions = Sessions(store)
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
-        self._readers: dict[str, AnyTool] = {}
+        self.reader = read_result(self._read)
         self._admission = Admission(self.sessions)
         self._process = uuid.uuid4().hex[:12]
         self._turns = itertools.count(1)
@@ -170,15 +172,12 @@ class Backstory:
             async with turn, self._admission.under_way(turn):
                 yield turn
 
-    def reader(self, scope: str) -> AnyTool:
-        """The tool by which the model reads on in long results of this scope."""
-        if scope not in self._readers:
-
-            async def fetch(handle: str) -> bytes:
-                return await self.store.get_blob(scope, handle)
-
-            self._readers[scope] = read_result(fetch)
-        return self._readers[scope]
+    async def _read(self, handle: str, context: ToolContext) -> bytes | str:
+        """A long result by its handle: of the asker's scope, and where it is in a log, of the asker's session."""
+        if not handle.startswith(HANDLE):
+            return await self.store.get_blob(context.scope, handle)
+        session = SessionId(scope=context.scope, key=context.session or "")
+        return await logged_result(self.store, session, handle.removeprefix(HANDLE))
 
     # --- from outside a turn -----------------------------------------------------------------
 

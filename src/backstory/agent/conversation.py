@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,7 +57,8 @@ class Means(Protocol):
     def skills(self) -> SkillFolder | None: ...
     @property
     def trace(self) -> RequestTrace | None: ...
-    def reader(self, scope: str) -> AnyTool: ...
+    @property
+    def reader(self) -> AnyTool: ...
 
 
 class Conversation:
@@ -82,8 +84,7 @@ class Conversation:
             loader = load_skill_tool(means.skills)
             self.tools.setdefault(loader.name, loader)
         if tools:
-            reader = means.reader(session.id.scope)
-            self.tools.setdefault(reader.name, reader)
+            self.tools.setdefault(means.reader.name, means.reader)
         self._counter = counter_for(model.name if model is not None else None, self.target.format)
         self._declared = [tool.schema(self.target) for tool in self.tools.values()]
         self._loose: Sequence[Passage] = ()
@@ -153,7 +154,9 @@ class Conversation:
     # --- requests ------------------------------------------------------------------------------
 
     def shape(self) -> Shape:
-        return shape_of(self.means.settings, self.model, self.target, self._declared, self.means.learned)
+        shape = shape_of(self.means.settings, self.model, self.target, self._declared, self.means.learned)
+        readable = self.tools.get(self.means.reader.name) is self.means.reader
+        return dataclasses.replace(shape, readable=True) if readable else shape
 
     def context(self) -> SourceContext:
         view = self.session.view

@@ -71,7 +71,10 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """What a request is made for: target, counter, budget, model and its settings, tools as they are declared."""
+    """What a request is made for: target, counter, budget, model and its settings, tools as they are declared.
+
+    `readable`: one of the tools reads results of the log that are shown as previews.
+    """
 
     target: Target
     counter: Counter
@@ -83,6 +86,7 @@ class Shape:
     max_messages: int | None = None
     factor: float = 1.0
     low_mark: float = LOW_MARK
+    readable: bool = False
 
 
 async def build_request(
@@ -124,6 +128,8 @@ async def build_request(
             factor=shape.factor,
             low_mark=shape.low_mark,
             claim=claim,
+            governed=True,
+            readable=shape.readable,
         )
 
     def fresh(state: Mapping[str, Any] | None) -> Built:

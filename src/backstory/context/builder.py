@@ -104,8 +104,12 @@ def build(
     not_started: Collection[str] = (),
     low_mark: float = LOW_MARK,
     claim: Claim | None = None,
+    governed: bool = False,
+    readable: bool = False,
 ) -> Built:
-    """One request. `passages` are the loose ones; sticky ones are in the history already. `claim`: see `assemble`.
+    """One request. `passages` are the loose ones; sticky ones are in the history already.
+
+    `claim`, `governed` and `readable`: see `assemble`.
 
     Raises what `backstory.fit` raises, and `Unproven`.
     """
@@ -137,6 +141,8 @@ def build(
         low_mark=low_mark,
         loose=loose_at if kept else None,
         claim=claim,
+        governed=governed,
+        readable=readable,
     )
     return Built(fitted=fitted, system=system, shrunk=shrunk, passages_left=tuple(left))
 

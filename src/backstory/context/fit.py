@@ -133,12 +133,15 @@ def assemble(
     low_mark: float = LOW_MARK,
     loose: int | None = None,
     claim: Claim | None = None,
+    governed: bool = False,
+    readable: bool = False,
 ) -> Fitted:
     """What `fit` does, over any source of messages.
 
     `low_mark` is the share of the budget that a cut leaves, `factor` the calibration of the counts, `loose` the
     position of a message that bears passages for this once. `claim` stands for the items of `state`, where it has
-    none; then `Unproven` is raised where the new request does not begin with them.
+    none; then `Unproven` is raised where the new request does not begin with them. `governed` and `readable`: see
+    `Fitting`.
     """
     if not 0 < factor < math.inf:
         raise ConfigurationError(f"factor must be a number above 0, not {factor!r}")
@@ -154,6 +157,8 @@ def assemble(
         factor=factor,
         low_mark=low_mark,
         not_started=[not_started] if isinstance(not_started, str) else list(not_started),
+        governed=governed,
+        readable=readable,
     )
     draft = request.decide(fitting, known)
     if ready:

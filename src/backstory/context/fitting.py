@@ -10,18 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from backstory.context.history import Source, begins_step, begins_turn, message_from
+from backstory.context.budget import SOFT_MARK
+from backstory.context.history import Source, begins_turn, inside_newest_turn, message_from
 from backstory.context.ledger import Condensed
-from backstory.context.passes import Entries, condense, level, numbered
+from backstory.context.passes import BULKY, Entries, condense, condense_old, level, numbered
 from backstory.context.preview import FAIR, LEAST
 from backstory.context.state import Preview, State
-from backstory.context.window import Choice, Limits, Window, choose
+from backstory.context.window import Limits, Window, choose, placed
 from backstory.errors import IllegalRequest
 from backstory.legality.bench import CallPlace
 from backstory.legality.repair import mend
 from backstory.legality.rules import problems
 from backstory.legality.steps import turns
-from backstory.messages import Message, Part, Synthetic, ToolResult
+from backstory.messages import Message, Part, Synthetic
 from backstory.targets import Target
 from backstory.tokens import Counter
 from backstory.tokens.messages import PRIMING, PROVIDERS, count_message, count_part
@@ -33,8 +34,9 @@ _ROUNDS = 8
 class Fitting:
     """One request in the making. `limits` are of everything in the list, the system included in its tokens.
 
-    `tools` is the tokens of the tools' declarations, which count against the same budget. What was decided is in
-    `condensed`, `sent` and `seals`, as `State` has them, and in `factor`.
+    `tools` is the tokens of the tools' declarations, which count against the same budget. `governed`: at a new epoch
+    over the soft mark old bulky results are condensed; `readable`: the model has a tool to read them again. What was
+    decided is in `condensed`, `sent` and `seals`, as `State` has them, and in `factor`.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Fitting:
         factor: float,
         low_mark: float,
         not_started: Collection[str] = (),
+        governed: bool = False,
+        readable: bool = False,
     ) -> None:
         self.history = history
         self.target = target
@@ -56,6 +60,8 @@ class Fitting:
         self.factor = factor
         self.low_mark = low_mark
         self.not_started = not_started
+        self.governed = governed
+        self.readable = readable
         self.condensed: dict[str, Preview] = {}
         self.sent: dict[CallPlace, Synthetic] = {}
         self.seals: set[int] = set()
@@ -110,7 +116,11 @@ class Fitting:
         if self.sent or self.seals:
             self.sent, self.seals = {}, set()
             renewed = self.window(window.cut, window.kept)
-        renewed = self.narrow(renewed, low=True)
+        condensed = self.govern(renewed)
+        if condensed is not renewed and self.below_soft(condensed):
+            self.full = True
+            return self.settled(condensed)
+        renewed = self.narrow(condensed, low=True, anyway=condensed is not renewed)
         if renewed.cut == window.cut and self.fits(window) and not self.holds(renewed):
             # a step alone has more messages than there may be: nothing is gained by another epoch
             self.sent, self.seals = decided
@@ -140,7 +150,7 @@ class Fitting:
         need = math.inf if limits.tokens is None else limits.tokens - self.fixed - system
         cut, kept, read = self.read_back(need)
         self.asked = max(self.asked, read + system)
-        window = self.narrow(self.window(cut, kept), low=False)
+        window = self.govern(self.narrow(self.window(cut, kept), low=False))
         if window.cut == cut and window.kept is None and window.mended.repairs:
             window = self.further_back(window, need)
         return self.settled(window)
@@ -183,30 +193,41 @@ class Fitting:
             return history.head, None, tokens
         if boundary is not None:
             return boundary, None, tokens
-        return (*self.inside_newest_turn(position), tokens)
+        return (*inside_newest_turn(history, position), tokens)
 
-    def inside_newest_turn(self, position: int) -> tuple[int, tuple[int, int] | None]:
-        """The newest turn alone is too big: its user message, and a step of it at or after a position."""
-        history = self.history
-        start = position
-        while start > history.head and not begins_turn(history, start):
-            start -= 1
-        first = start
-        while first < len(history) and all(message.role != "assistant" for message in history.at(first)):
-            first += 1
-        if position <= first:
-            return start, None
-        step = next((p for p in range(position, len(history)) if begins_step(history, p)), position)
-        while step > first and not begins_step(history, step):
-            step -= 1
-        return (step, (start, first)) if step > first and first > start else (step, None)
+    def govern(self, window: Window) -> Window:
+        """Old bulky results as previews, and all results within their share, where a window is over the soft mark.
 
-    def narrow(self, window: Window, *, low: bool) -> Window:
-        """Cut a window until it holds; to the low mark, or just so that it fits.
+        Decided in one batch, at a new epoch: until the next the prefix stays as it is.
+        """
+        tokens = self.limits.tokens
+        if not self.governed or tokens is None or self.below_soft(window):
+            return window
+        start, stop = window.kept or (window.cut, window.cut)
+        entries = self.history.between(start, stop) + self.history.between(window.cut, len(self.history))
+        decided = condense_old(self.previewed(entries), self.size)
+        sizes = {place: self.size(part) for place, part in numbered(entries) if place in decided}
+        fresh = {
+            place: Preview(cap, sizes[place], self.readable)
+            for place, cap in decided.items()
+            if place not in self.condensed
+        }
+        if not fresh:
+            return window
+        self.condensed = {**self.condensed, **fresh}
+        return self.window(window.cut, window.kept)
+
+    def below_soft(self, window: Window) -> bool:
+        tokens = self.limits.tokens
+        return tokens is None or window.total + self.fixed <= SOFT_MARK * tokens
+
+    def narrow(self, window: Window, *, low: bool, anyway: bool = False) -> Window:
+        """Cut a window until it holds; to the low mark, or just so that it fits. `anyway`: also where it holds.
 
         Mending can add a few tokens (a mark, a made-up result), so that a cut may have to be tried again later on.
         """
-        while not self.holds(window):
+        while anyway or not self.holds(window):
+            anyway = False
             outside = self.fixed + sum(window.tokens[: window.head])
             tokens = self.limits.tokens
             high = Limits(
@@ -222,7 +243,7 @@ class Fitting:
                 mark,
                 positions=window.positions[window.head :],
             )
-            cut, kept = self.place(window, choice)
+            cut, kept = placed(window, choice)
             if cut <= window.cut:
                 break
             self.condensed = {
@@ -230,16 +251,6 @@ class Fitting:
             }
             window = self.window(cut, kept)
         return window
-
-    def place(self, window: Window, choice: Choice) -> tuple[int, tuple[int, int] | None]:
-        """A choice among the mended messages as positions in the caller's list."""
-        positions = window.positions[window.head :]
-        if not positions or (choice.start == 0 and choice.kept is None):
-            return window.cut, window.kept
-        kept = None
-        if choice.kept is not None:
-            kept = (positions[choice.kept[0]], positions[choice.kept[1] - 1] + 1)
-        return positions[choice.start], kept
 
     def fits(self, window: Window) -> bool:
         """Whether a window is within the budget."""
@@ -322,7 +333,7 @@ class Fitting:
             if cap < least or not sizes:
                 break
             self.condensed = before | {
-                place: Preview(cap, before[place].before if place in before else size)
+                place: Preview(cap, before[place].before if place in before else size, self.readable)
                 for place, size in sizes.items()
                 if size > cap
             }
@@ -334,19 +345,20 @@ class Fitting:
         self.condensed = before
         return window
 
-    def newest_results(self, window: Window) -> list[tuple[str, ToolResult]]:
-        """The results of the newest step, each with its place in the caller's list."""
+    def newest_results(self, window: Window) -> list[tuple[str, Part]]:
+        """The results and calls of the newest step, each with its place in the caller's list."""
         last = max((i for i, m in enumerate(window.messages) if m.calls), default=None)
         if last is None:
             return []
         entries = self.previewed(self.history.between(window.positions[last], len(self.history)))
-        return [(place, part) for place, part in numbered(entries) if isinstance(part, ToolResult)]
+        return [(place, part) for place, part in numbered(entries) if isinstance(part, BULKY)]
 
     def previewed(self, entries: Entries) -> Entries:
         if not self.condensed:
             return entries
         caps = {place: held.cap for place, held in self.condensed.items()}
-        return condense(entries, caps, self.counter.count)
+        told = [place for place, held in self.condensed.items() if held.told]
+        return condense(entries, caps, self.counter.count, told=told)
 
     def previews(self, window: Window) -> list[Condensed]:
         """The results that a window shows as previews, with their tokens before and after."""
@@ -358,9 +370,7 @@ class Fitting:
             for p in sorted({_position(c) for c in self.condensed} & held)
             for e in self.history.between(p, p + 1)
         ]
-        shown = {
-            place: part for place, part in numbered(self.previewed(entries)) if isinstance(part, ToolResult)
-        }
+        shown = {place: part for place, part in numbered(self.previewed(entries)) if isinstance(part, BULKY)}
         return [
             Condensed(
                 index=_position(place),

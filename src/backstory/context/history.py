@@ -155,3 +155,19 @@ def _field(items: Any) -> str | None:
     if isinstance(items, dict):
         return next((name for name in ("messages", "input", "contents") if name in items), None)
     return None
+
+
+def inside_newest_turn(history: Source, position: int) -> tuple[int, tuple[int, int] | None]:
+    """The newest turn alone is too big: its user message, and a step of it at or after a position."""
+    start = position
+    while start > history.head and not begins_turn(history, start):
+        start -= 1
+    first = start
+    while first < len(history) and all(message.role != "assistant" for message in history.at(first)):
+        first += 1
+    if position <= first:
+        return start, None
+    step = next((p for p in range(position, len(history)) if begins_step(history, p)), position)
+    while step > first and not begins_step(history, step):
+        step -= 1
+    return (step, (start, first)) if step > first and first > start else (step, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -20,10 +20,19 @@ VERSION = 1
 
 
 class Preview(NamedTuple):
-    """A result that is shown as a preview: its most tokens, and how many the result has. Neither is calibrated."""
+    """A result that is shown as a preview: its most tokens, and how many the result has. Neither is calibrated.
+
+    `told`: the preview says how the whole can be read again.
+    """
 
     cap: int
     before: int
+    told: bool = False
+
+    @staticmethod
+    def from_json(value: Sequence[Any]) -> Preview:
+        cap, before, *told = value
+        return Preview(_whole(cap), _whole(before), bool(told and told[0]))
 
 
 class Claim(NamedTuple):
@@ -99,8 +108,7 @@ def _read(fields: dict[str, Any]) -> State:
         (_whole(position), _whole(part), str(kind)) for position, part, kind in fields["sent"]
     )
     fields["condensed"] = {
-        _place(place): Preview(_whole(cap), _whole(before))
-        for place, (cap, before) in fields["condensed"].items()
+        _place(place): Preview.from_json(shown) for place, shown in fields["condensed"].items()
     }
     start_stop = fields["kept"]
     fields["kept"] = (_whole(start_stop[0]), _whole(start_stop[1])) if start_stop is not None else None

@@ -163,3 +163,14 @@ class Window:
             if answer is not None and (kind := pairs.results[answer].synthetic) is not None:
                 found[CallPlace(position, number)] = kind
         return found
+
+
+def placed(window: Window, choice: Choice) -> tuple[int, tuple[int, int] | None]:
+    """A choice among the mended messages as positions in the caller's list."""
+    positions = window.positions[window.head :]
+    if not positions or (choice.start == 0 and choice.kept is None):
+        return window.cut, window.kept
+    kept = None
+    if choice.kept is not None:
+        kept = (positions[choice.kept[0]], positions[choice.kept[1] - 1] + 1)
+    return positions[choice.start], kept

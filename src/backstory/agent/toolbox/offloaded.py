@@ -7,11 +7,15 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeAlias
 
+from backstory.agent.tool_context import ToolContext
 from backstory.agent.tools import AnyTool, tool
-from backstory.errors import StoreError, ToolError
+from backstory.errors import StoreDamaged, StoreError, ToolError
+from backstory.messages import ToolCall, ToolResult, texts
+from backstory.stores.base import Store
+from backstory.stores.values import SessionId
 
-Fetch: TypeAlias = Callable[[str], bytes | str | Awaitable[bytes | str]]
-"""From a handle to what was offloaded under it. Raises `StoreError` where there is nothing."""
+Fetch: TypeAlias = Callable[[str, ToolContext], bytes | str | Awaitable[bytes | str]]
+"""From a handle, and who asks, to what lies under it. Raises `StoreError` where there is nothing."""
 
 PAGE = 20_000
 _KEPT = 2
@@ -19,27 +23,45 @@ _KEPT = 2
 _KEPT_CHARACTERS = 5_000_000
 
 
-def read_result(fetch: Fetch) -> AnyTool:
-    """The tool that reads on in a long result. `fetch` must be bound to one scope: a handle is no permission."""
-    kept: OrderedDict[str, str] = OrderedDict()
+async def logged_result(store: Store, session: SessionId, place: str) -> str:
+    """A result, or the arguments of a call, of a session's own log by its place. Raises `StoreDamaged` for none."""
+    seq, _, number = place.partition(".")
+    records = []
+    if seq.isdecimal() and number.isdecimal() and len(place) < 32:
+        records = await store.read(session, after=int(seq) - 1, before=int(seq) + 1)
+    if records and records[0].kind == "message":
+        parts = records[0].message.parts
+        part = parts[int(number)] if int(number) < len(parts) else None
+        if isinstance(part, ToolResult):
+            return texts(part.content)
+        if isinstance(part, ToolCall):
+            return part.arguments
+    raise StoreDamaged(f"there is no result at {place[:40]!r} of session {str(session)!r}")
 
-    async def text_of(handle: str) -> str:
-        if handle in kept:
-            kept.move_to_end(handle)
-            return kept[handle]
+
+def read_result(fetch: Fetch) -> AnyTool:
+    """The tool that reads on in a long result. A handle is no permission: `fetch` is told whose turn it is."""
+    kept: OrderedDict[tuple[str, str | None, str], str] = OrderedDict()
+
+    async def text_of(handle: str, context: ToolContext) -> str:
+        key = (context.scope, context.session, handle)
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
         try:
-            data = fetch(handle)
+            data = fetch(handle, context)
             found = await data if inspect.isawaitable(data) else data
         except StoreError as error:
             raise ToolError(f"there is no result {handle[:80]!r}; copy the handle as it was given") from error
         text = found if isinstance(found, str) else found.decode("utf-8", "replace")
         if len(text) <= _KEPT_CHARACTERS:
-            kept[handle] = text
+            kept[key] = text
             while len(kept) > _KEPT:
                 kept.popitem(last=False)
         return text
 
     async def read_result(
+        context: ToolContext,
         handle: Annotated[str, "As the preview gave it."],
         offset: Annotated[int, "Characters to skip."] = 0,
         limit: Annotated[int, "Characters to read."] = 10_000,
@@ -47,7 +69,7 @@ def read_result(fetch: Fetch) -> AnyTool:
         """Read on in a long result of an earlier call, of which only a preview was shown."""
         if offset < 0 or limit < 1:
             raise ToolError("offset is at least 0, and limit at least 1")
-        text = await text_of(handle)
+        text = await text_of(handle, context)
         if offset >= len(text) > 0:
             raise ToolError(f"the result has {len(text):,} characters; offset is too large")
         end = min(offset + min(limit, PAGE), len(text))
