@@ -46,7 +46,7 @@ format: $(DEV) ## Format the code, and mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: $(BENCH) ## Run the benchmarks (see docs/measurements.md)
+bench: $(BENCH) ## Run the benchmarks, peers too: half an hour; ARGS="length turns" chooses (docs/measurements.md)
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## Remove the environment and every cache

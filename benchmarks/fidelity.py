@@ -153,8 +153,8 @@ def kit(python: str) -> list[dict[str, float]] | None:
 
 def inside() -> None:
     """In the kit's own environment: its benchmark over our extraction, as JSON."""
-    from compaction_kit.benchmark import run_budget_benchmark
-    from compaction_kit.compacted import CompactedContext
+    from compaction_kit.benchmark import run_budget_benchmark  # type: ignore[import-not-found]
+    from compaction_kit.compacted import CompactedContext  # type: ignore[import-not-found]
 
     from backstory.compaction.extract import extract
     from backstory.compaction.summary import Summary

@@ -215,11 +215,40 @@ def _interpreter(code: str) -> float:
     return float(out.stdout)
 
 
+def turns() -> None:
+    """A durable turn and a cold request of ours against a raw floor, and against nanobot's sessions."""
+    _script("turns.py")
+
+
+def stores() -> None:
+    """What a durable turn costs in our stores, beside raw floors that make the same commits."""
+    _script("stores.py")
+
+
+def against() -> None:
+    """Ours beside what people use, each in an environment of its own."""
+    _script("against.py")
+
+
+def fidelity() -> None:
+    """What survives a compaction without a model."""
+    _script("fidelity.py")
+
+
+def _script(name: str) -> None:
+    sys.stdout.flush()
+    subprocess.run([sys.executable, str(ROOT / "benchmarks" / name)], check=False)
+
+
 SECTIONS: dict[str, Callable[[], None]] = {
     "length": length,
     "second": second,
     "prefix": prefix,
     "imports": imports,
+    "turns": turns,
+    "stores": stores,
+    "against": against,
+    "fidelity": fidelity,
 }
 
 

@@ -22,7 +22,6 @@ import contextlib
 import json
 import math
 import os
-import random
 import shutil
 import statistics
 import subprocess
@@ -36,28 +35,15 @@ import backstory
 from backstory.tokens import count_text
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
+
+from talk import Row, rows  # noqa: E402
+
 KEY = "bench:1"
 BUDGET = 8_000
 LIVE = 50
 """So many of the newest turns have had their requests; more than a window holds. They say the same at each length, so
 that the next request goes on with as long a window at each."""
-SENTENCE = """
-    the stock of jasmine tea in northern warehouse was counted again this morning please check order numbers
-    and delivery dates before noon 库存 盘点 结果 已经 更新 请 核对 订单 编号 与 发货 日期 茶叶 仓库
-"""
-WORDS = SENTENCE.split()
-
-Row = tuple[str, str, str, str]
-
-
-def rows(count: int, seed: int = 1) -> list[Row]:
-    """What is said in so many turns: user, arguments, result, answer."""
-    chance = random.Random(seed)
-
-    def text(tokens: int) -> str:
-        return " ".join(f"{chance.choice(WORDS)}{chance.randrange(1000)}" for _ in range(tokens // 3))
-
-    return [(text(60), json.dumps({"q": text(10)}), text(400), text(120)) for _ in range(count)]
 
 
 def call(number: int, arguments: str) -> dict[str, object]:

@@ -179,7 +179,12 @@ async def test_after_reopening_the_prefix_is_proven(monkeypatch, proof):
     """By the new request itself where it extends the last one, else by writing that again: with the same outcome."""
     again: list[int] = []
     extended, made_again = requests._extended, requests._made_again
-    monkeypatch.setattr(requests, "_made_again", lambda *given: again.append(1) or made_again(*given))
+
+    def counted(*given):
+        again.append(1)
+        return made_again(*given)
+
+    monkeypatch.setattr(requests, "_made_again", counted)
     if proof == "an old log":
         monkeypatch.setattr(requests, "_extended", lambda last, make: extended({**last, "sent": None}, make))
     if proof == "what is written again":

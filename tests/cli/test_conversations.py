@@ -158,6 +158,14 @@ def test_list_show_rename_fork_delete(said: Command):
     assert said("sessions", "list", "--limit", 0).code == 2
 
 
+def test_sessions_expire_by_age(said: Command):
+    for wrong in ("30", "d", "0d", "x1d", "٣d"):
+        assert said("sessions", "expire", "--after", wrong, "--yes").code == 2
+    assert "0 were removed" in said("sessions", "expire", "--after", "1h", "--yes").err
+    assert said("sessions", "expire", "--after", "1h", "--json").json == []
+    assert "3 turns" in said("sessions", "list").out
+
+
 def test_what_was_undone_is_shown_on_demand(command: Command):
     command("chat", stdin=b"My name is Ada.\n/undo\nHi\n")
     assert "Ada" not in command("sessions", "show", "cli:direct").out

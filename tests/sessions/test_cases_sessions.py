@@ -19,9 +19,11 @@ from backstory.errors import SessionError, StoreUnavailable
 from backstory.formats.synthetic import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, synthetic_text
 from backstory.messages import ToolCall, assistant
 from backstory.models.scripted import ScriptedModel, calls
+from backstory.records import NewRecord
 from backstory.sessions import forks, operations
 from backstory.sessions.session import Session
-from backstory.stores import FilesStore, InMemoryStore, SessionId
+from backstory.stores import FilesStore, InMemoryStore, LeaseRequest, ManualClock, SessionId
+from backstory.upkeep import retention
 from tests.sessions.support import S, check_log, check_prefix, expire, legal, said, view_of
 from tests.stores.faults import FaultyDisk
 
@@ -251,6 +253,91 @@ async def test_st_15_a_turn_that_is_aborted_keeps_its_calls_and_not_the_blocked_
     assert blocked not in str(body)
     assert asked[2]["content"] in [item["content"] for item in body["messages"]]
     legal(bs.model)
+
+
+async def test_st_15_a_recorded_answer_is_retracted_and_never_replayed(cases):
+    """Streamed or not: what was blocked after it was recorded stays in the log, and leaves every view."""
+    case = cases["ST-15"]
+    asked = op(case, "append")
+    blocked = next(m["content"] for m in asked if m["role"] == "assistant" and m["content"])
+    (wire,) = asked[1]["tool_calls"]
+
+    @backstory.tool(name=wire["function"]["name"])
+    def tool(item: str) -> str:
+        """Look."""
+        return asked[2]["content"]
+
+    call = calls((wire["function"]["name"], wire["function"]["arguments"]))
+    bs = opened(InMemoryStore(), call, blocked, "fine", tools=[tool])
+    with pytest.raises(SessionError, match="no answer"):
+        await bs.retract("s")
+    await bs.say("s", asked[0]["content"])
+    assert (await bs.retract("s", "policy")).text == blocked
+    with pytest.raises(SessionError, match="no answer"):
+        await bs.retract("s")
+    await bs.say("s", asked[-1]["content"])
+    assert isinstance(bs.model, ScriptedModel)
+    body = bs.model.requests[-1]
+    assert blocked not in str(body)
+    assert asked[2]["content"] in [item["content"] for item in body["messages"]]
+    legal(bs.model)
+    log = await bs.store.read(S)
+    assert blocked in [record.message.text for record in log if record.kind == "message"]
+    check_log(log)
+
+
+async def test_st_16_an_expired_session_is_gone_and_what_is_asked_says_so(cases):
+    """By its own time of writing; reads renew nothing; a session that comes after it is a new one."""
+    case = cases["ST-16"]
+    (made,), (seconds,) = op(case, "create"), op(case, "advance")
+    clock = ManualClock()
+    store = InMemoryStore(clock=clock)
+    bs = opened(store, "one", "two", "three")
+    await bs.say(made["session"], "one", scope=made["user"])
+    await bs.say("other", "one", scope="kept")
+    keep = retention.Retention(max_age=made["ttl"], scopes={"kept": None})
+    clock.advance(seconds - 2)
+    assert [each async for each in retention.expire(store, keep)] == []
+    clock.advance(1)
+    await store.read(SessionId(scope=made["user"], key=made["session"]))
+    clock.advance(1)
+    named = [each async for each in retention.expire(store, keep, act=False)]
+    assert [each.session.key for each in named] == [made["session"]]
+    assert [each.problem async for each in retention.expire(store, keep)] == [""]
+    assert await store.scopes() == ["kept"]
+    with pytest.raises(SessionError):
+        await bs.retract(made["session"], scope=made["user"])
+    with pytest.raises(SessionError):
+        await bs.resume(made["session"], scope=made["user"])
+    await bs.say(made["session"], "two", scope=made["user"])
+    again = await store.read(SessionId(scope=made["user"], key=made["session"]))
+    assert "one" not in str([record.message.text for record in again if record.kind == "message"])
+
+
+async def test_who_writes_meanwhile_keeps_a_session_from_expiring():
+    clock = ManualClock()
+    store = InMemoryStore(clock=clock)
+    bs = opened(store, "one", "two")
+    await bs.say("s", "one")
+    await bs.say("held", "one")
+    clock.advance(100)
+    lease = await store.acquire(SessionId(key="held"), LeaseRequest(owner="somebody", ttl=1_000))
+
+    class Written(InMemoryStore):
+        async def acquire(self, session, request):
+            taken = await store.acquire(session, request)
+            await store.append(session, [NewRecord(kind="meta", data={})], fence=taken.fence)
+            return taken
+
+    written = Written(clock=clock)
+    written.__dict__.update({k: v for k, v in store.__dict__.items() if k != "clock"})
+    found = {
+        e.session.key: e.problem async for e in retention.expire(written, retention.Retention(max_age=10))
+    }
+    assert "by now" in found["s"]
+    assert "held" in found["held"]
+    assert (await store.head(S)).seq
+    await store.release(lease)
 
 
 async def test_st_16_a_session_that_is_not_there_is_not_made_by_accident(cases):

@@ -32,6 +32,7 @@ from backstory.stores import (
     Replacement,
     SessionId,
     SqliteStore,
+    Store,
 )
 from backstory.upkeep.migrate import compare, listed, migrate
 
@@ -45,6 +46,7 @@ async def make(tmp_path, request):
 
     def store(kind):
         number = next(names)
+        opened: Store
         if kind == "memory":
             opened = InMemoryStore()
         elif kind == "files":

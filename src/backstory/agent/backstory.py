@@ -36,6 +36,7 @@ from backstory.context.passes import HANDLE
 from backstory.errors import ConfigurationError
 from backstory.messages import Message, Part
 from backstory.models.base import Model, Usage
+from backstory.sessions import operations
 from backstory.sessions.session import Sessions
 from backstory.sessions.view import View
 from backstory.stores.base import Store
@@ -184,6 +185,14 @@ class Backstory:
     async def stop(self, key: str, *, scope: str = DEFAULT_SCOPE) -> bool:
         """End the turn that is under way, here or in another process. Whether there was one."""
         return await self._admission.interrupt(SessionId(scope=scope, key=key), "stop")
+
+    async def retract(self, key: str, why: str = "", *, scope: str = DEFAULT_SCOPE) -> Message:
+        """Take back the newest turn's answer, which a check found wanting: the log keeps it, and no request shows it.
+
+        The turn's calls and their results remain. Gives what was taken back. Raises `SessionError` where there is none.
+        """
+        async with self.sessions.hold(SessionId(scope=scope, key=key)) as session:
+            return await operations.retract(session, why)
 
     async def command(self, key: str, text: str, *, scope: str = DEFAULT_SCOPE) -> Commanded:
         """Do what a slash command says (``/undo 2``). `say` knows no commands: see `backstory.agent.commands`."""

@@ -134,6 +134,10 @@ class SyncBackstory:
         """A tool's real answer that came after its call was closed."""
         self.run(self.bs.late_result(key, call_id, text, name=name, scope=scope))
 
+    def retract(self, key: str, why: str = "", *, scope: str = DEFAULT_SCOPE) -> Message:
+        """Take back the newest turn's answer: the log keeps it, and no request shows it."""
+        return self.run(self.bs.retract(key, why, scope=scope))
+
     def close(self) -> None:
         """Let go of the store and end the thread. Closing twice is fine."""
         with self._lock:

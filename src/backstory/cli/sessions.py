@@ -23,6 +23,7 @@ from backstory.sessions.session import Session
 from backstory.sessions.view import View, fold
 from backstory.stores.files import FilesStore
 from backstory.stores.values import SessionId, SessionInfo
+from backstory.upkeep.retention import DAY, Expired, Retention, expire
 
 T = TypeVar("T")
 _TURNS = 10
@@ -61,6 +62,13 @@ def add(commands: Subparsers) -> None:
     delete.add_argument("sessions", metavar="KEY", nargs="+")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     _with_place(delete, _delete)
+
+    expire = actions.add_parser("expire", help="remove those that nobody wrote to for so long")
+    expire.add_argument("--after", metavar="AGE", required=True, help="such as 12h, 30d or 8w")
+    expire.add_argument("--all-scopes", action="store_true", help="of every scope, not of --scope alone")
+    expire.add_argument("--dry-run", action="store_true", help="name them, and remove nothing")
+    expire.add_argument("--yes", action="store_true", help="do not ask")
+    _with_place(expire, _expire)
 
     transfer.add(actions)
 
@@ -228,14 +236,62 @@ def _fork(args: argparse.Namespace) -> int:
     return 0
 
 
-def _delete(args: argparse.Namespace) -> int:
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise ConfigurationError("nobody can be asked here: say --yes to delete for good")
-        note(f"Delete {', '.join(args.sessions)} for good? y or n")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            note("nothing was deleted")
+_UNITS = {"m": 60.0, "h": 3_600.0, "d": DAY, "w": 7 * DAY}
+
+
+def _age(text: str) -> float:
+    """Seconds. Raises `ConfigurationError`."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not (number.isascii() and number.isdigit()) or not int(number):
+        raise ConfigurationError(f"--after takes a time such as 90m, 12h, 30d or 8w, not {text[:40]!r}")
+    return int(number) * _UNITS[unit]
+
+
+def _expire(args: argparse.Namespace) -> int:
+    retention = Retention(max_age=_age(args.after))
+    scope = None if args.all_scopes else args.scope
+
+    async def work(store: FilesStore, act: bool) -> list[Expired]:
+        return [each async for each in expire(store, retention, scope=scope, act=act)]
+
+    found = _with_store(args, lambda store: work(store, False))
+    if found and not args.dry_run:
+        if not args.yes and not _agreed(f"Delete {len(found)} sessions for good?"):
             return 1
+        found = _with_store(args, lambda store: work(store, True))
+    if args.json:
+        show_json(
+            [
+                {
+                    "scope": e.session.scope,
+                    "key": e.session.key,
+                    "days": round(e.age / DAY, 2),
+                    "problem": e.problem,
+                }
+                for e in found
+            ]
+        )
+    else:
+        for each in found:
+            print(
+                f"{each.session}  {each.age / DAY:,.1f} days{f'  stays: {each.problem}' if each.problem else ''}"
+            )
+        gone = sum(not each.problem for each in found)
+        note(f"{gone} {'would be' if args.dry_run else 'were'} removed")
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigurationError("nobody can be asked here: say --yes to delete for good")
+    note(f"{question} y or n")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _delete(args: argparse.Namespace) -> int:
+    if not args.yes and not _agreed(f"Delete {', '.join(args.sessions)} for good?"):
+        note("nothing was deleted")
+        return 1
 
     async def work(store: FilesStore) -> None:
         for key in args.sessions:

@@ -21,8 +21,8 @@ from backstory.errors import (
     SessionNotFound,
 )
 from backstory.legality.arguments import clean_text
-from backstory.messages import Message
-from backstory.records import NewRecord, Record
+from backstory.messages import Message, Text
+from backstory.records import NewRecord, Record, new_message
 from backstory.sessions import forks
 from backstory.sessions.forks import pages as pages
 from backstory.sessions.session import Session
@@ -259,10 +259,49 @@ def _copies(records: Sequence[Record], open_turn: int | None) -> list[NewRecord]
     return out
 
 
-async def delete(session: Session) -> None:
+RETRACTED = "(retracted)"
+"""The assistant's mark in place of an answer that was taken back: the history alternates without merging later."""
+
+
+async def retract(session: Session, why: str = "") -> Message:
+    """Take back the newest turn's answer: it stays in the log, and no request shows it; calls and results remain.
+
+    Gives what was taken back. Raises `SessionError` where the newest turn has no answer, `SessionBusy` while one is
+    open.
+    """
+    await session.refresh()
+    view = _at_rest(session)
+    shown = shown_turns(view)
+    number = shown[-1] if shown else 0
+    span = view.spans.get(number, Span(1, 0))
+    found = await session.store.read(session.id, after=span.first - 1, before=span.last + 1)
+    said = [r for r in found if r.kind == "message" and r.turn == number and not view.is_hidden(r.seq)]
+    answer: list[Record] = []
+    while said and said[-1].message.role == "assistant" and not said[-1].message.calls:
+        answer.insert(0, said.pop())
+    if not answer or any(record.data.get("mark") for record in answer):
+        raise SessionError(
+            f"the newest turn of session {str(session.id)!r} has no answer that could be retracted"
+        )
+    undo = {"of": "mark", "first": answer[0].seq, "last": answer[-1].seq, "reason": why or "retracted"}
+    begun = next((r.data for r in found if r.kind == "turn_started" and r.turn == number), {})
+    again = {name: begun[name] for name in ("id", "digest") if name in begun}
+    mark = Message(role="assistant", parts=(Text(text=RETRACTED),))
+    records = [
+        NewRecord(kind="undo", data=undo),
+        NewRecord(kind="turn_started", data={**again, "again": True}, turn=number),
+        new_message(mark, turn=number, mark="retracted"),
+        NewRecord(kind="turn_ended", data={"reason": "retracted"}, turn=number),
+    ]
+    await write(session, records)
+    return answer[-1].message
+
+
+async def delete(session: Session, *, expected: int | None = None) -> None:
     """Remove a session for good. What its forks refer to is kept for them first.
 
-    Raises `SessionNotFound`, `LeaseHeld` while a turn runs.
+    `expected` is where its log must end: another one is somebody's who came meanwhile (`HeadMoved`). Raises
+    `SessionNotFound`, `LeaseHeld` while a turn runs.
     """
     store, session_id = session.store, session.id
     view = await session.refresh()
@@ -271,6 +310,13 @@ async def delete(session: Session) -> None:
     lease = await store.acquire(session_id, LeaseRequest(owner=f"delete:{uuid.uuid4().hex[:8]}", ttl=600.0))
     gone = False
     try:
+        head = (await store.head(session_id)).seq
+        if expected is not None and head != expected:
+            raise HeadMoved(
+                f"session {str(session_id)!r} ends at {head} by now, not at {expected}: it stays",
+                expected=expected,
+                actual=head,
+            )
         await forks.hand_down(store, session_id, view)
         gone = await store.delete(session_id, fence=lease.fence)
     finally:
