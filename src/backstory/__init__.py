@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _EXPORTS: dict[str, str] = {
     "Backstory": "backstory.agent.backstory",
     "Calibration": "backstory.tokens",
+    "Compaction": "backstory.upkeep.summarise",
     "Converted": "backstory.formats.convert",
     "Fitted": "backstory.context.fit",
     "Ledger": "backstory.context.ledger",
@@ -39,6 +40,7 @@ _EXPORTS: dict[str, str] = {
 __all__ = [
     "Backstory",
     "Calibration",
+    "Compaction",
     "Converted",
     "Fitted",
     "Ledger",
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from backstory.messages import Origin as Origin
     from backstory.targets import Target as Target
     from backstory.tokens import Calibration as Calibration
+    from backstory.upkeep.summarise import Compaction as Compaction
 else:
 
     def __getattr__(name: str) -> object:

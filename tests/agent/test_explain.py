@@ -39,7 +39,9 @@ def look(place: str) -> str:
 
 def opened(*steps: Any, target: str = "openai_chat", **settings: Any) -> tuple[Backstory, ScriptedModel]:
     model = ScriptedModel(steps, target=target)
-    return backstory.open(InMemoryStore(), model=model, **{"budget": 20_000, **settings}), model
+    return backstory.open(
+        InMemoryStore(), model=model, **{"budget": 20_000, "compaction": False, **settings}
+    ), model
 
 
 async def told(bs: Backstory, call: int | None = None) -> Explanation:
@@ -78,6 +80,7 @@ async def test_every_request_again_to_the_byte(target: str):
         *["So it is."] * 8,
         target=target,
         budget=3_000,
+        compaction=False,
         tools=[look],
     )
     async with bs:
@@ -137,7 +140,7 @@ async def test_numbers_that_are_not_there():
 
 async def test_what_changed_between_two(tmp_path: Path):
     model = ScriptedModel(["One.", "Two.", "Three."])
-    async with backstory.open(tmp_path, model=model, budget=9_000) as bs:
+    async with backstory.open(tmp_path, model=model, budget=9_000, compaction=False) as bs:
         await bs.say("cli:direct", "First")
         await bs.say("cli:direct", "Second")
         (tmp_path / "AGENTS.md").write_text("Speak Latin.\n")

@@ -26,7 +26,9 @@ def look(place: str) -> str:
 
 def opened(*steps: Any, **settings: Any) -> tuple[Backstory, ScriptedModel]:
     model = ScriptedModel(list(steps))
-    return backstory.open(InMemoryStore(), model=model, **{"budget": 20_000, **settings}), model
+    return backstory.open(
+        InMemoryStore(), model=model, **{"budget": 20_000, "compaction": False, **settings}
+    ), model
 
 
 def words(model: ScriptedModel) -> str:
@@ -138,7 +140,7 @@ async def test_status_tells_of_a_session():
         assert "of 20,000" in text
 
 
-async def test_compact_cuts_to_half_and_says_what_is_missing():
+async def test_with_compaction_off_compact_cuts_to_half_and_says_so():
     bs, model = opened(*["Yes."] * 12, budget=2_000, runtime=False)
     async with bs:
         assert "nothing to cut" in (await bs.command(KEY, "/compact")).text
@@ -147,8 +149,7 @@ async def test_compact_cuts_to_half_and_says_what_is_missing():
         before = len(model.requests[-1]["messages"])
         done = await bs.command(KEY, "/compact the facts")
         assert "fewer will be sent" in done.text
-        assert "does not exist yet" in done.text
-        assert "the facts" in done.text
+        assert "no summary stands for them" in done.text
         await bs.say(KEY, "And?")
         assert len(model.requests[-1]["messages"]) < before
         assert "nothing to cut" in (await bs.command(KEY, "/compact")).text
@@ -159,7 +160,7 @@ async def test_compact_cuts_to_half_and_says_what_is_missing():
         )
     unlimited = backstory.open(InMemoryStore(), target="openai_chat")
     async with unlimited:
-        assert "nothing to cut" in (await unlimited.command(KEY, "/compact")).text
+        assert "nothing to compact" in (await unlimited.command(KEY, "/compact")).text
 
 
 async def test_memory_shows_the_files_of_the_scope(tmp_path: Path):
@@ -203,4 +204,7 @@ async def test_help_has_every_command():
     async with bs:
         text = (await bs.command(KEY, "/help")).text
         assert [line.split()[0] for line in text.splitlines()] == [f"/{name}" for name in COMMANDS]
-        assert {"new", "undo", "redo", "fork", "status", "compact", "memory", "stop", "help"} == set(COMMANDS)
+        assert {"new", "undo", "redo", "fork", "status", "compact", "memory", "stop", "help"} | {
+            "pin",
+            "unpin",
+        } == set(COMMANDS)

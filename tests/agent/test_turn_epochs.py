@@ -125,7 +125,7 @@ async def test_after_reopening_the_next_request_extends_the_last_one(tmp_path):
     bodies: list = []
     for number in range(9):
         model = play(calls(("long", {"n": number})), "answer " * 30, "short")
-        async with backstory.open(tmp_path, model=model, tools=[long], budget=3600) as bs:
+        async with backstory.open(tmp_path, model=model, tools=[long], budget=3600, compaction=False) as bs:
             await bs.say("s", f"{number} " + "word " * 40)
             await bs.say("s", "and?")
             log = await records(bs)
@@ -144,7 +144,7 @@ from backstory.models.scripted import ScriptedModel
 
 async def main():
     model = ScriptedModel(["fine"], name="m")
-    async with backstory.open(sys.argv[1], model=model, target=sys.argv[2], budget=4000) as bs:
+    async with backstory.open(sys.argv[1], model=model, target=sys.argv[2], budget=4000, compaction=False) as bs:
         await bs.say("s", "hello")
     print(json.dumps(model.requests[0]))
 

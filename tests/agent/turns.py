@@ -32,7 +32,9 @@ def play(*script: Any, **options: Any) -> ScriptedModel:
 def opened(*script: Any, store: Any = None, tools: Any = (look, peek), **options: Any) -> backstory.Backstory:
     """A `Backstory` over a script. One store may be opened twice: that is two processes."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else play(*script)
-    return backstory.open(store or InMemoryStore(), model=model, tools=tools, **options)
+    return backstory.open(
+        store or InMemoryStore(), model=model, tools=tools, **{"compaction": False, **options}
+    )
 
 
 def scripted(bs: backstory.Backstory) -> ScriptedModel:

@@ -12,6 +12,7 @@ from tests.architecture.tree import SRC, modules
 PUBLIC_NAMES = [
     "Backstory",
     "Calibration",
+    "Compaction",
     "Converted",
     "Fitted",
     "Ledger",

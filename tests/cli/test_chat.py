@@ -43,7 +43,7 @@ def test_commands_move_the_chat(command: Command):
     done = command("chat", stdin=b"My name is Ada.\n/fork copy\nMy name is Bob.\n/help\n")
     assert "Now in copy" in done.out
     assert "/resume" in done.out
-    assert "/undo [N]" in done.out
+    assert "/undo [N|compact]" in done.out
     assert command("chat", stdin=b"What is my name?\n").out == "Your name is Ada.\n"
 
 

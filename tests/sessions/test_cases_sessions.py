@@ -40,7 +40,7 @@ def op(case, name):
 
 def opened(store, *script, **options):
     model = ScriptedModel(list(script), name="m")
-    return backstory.open(store, model=model, runtime=False, **options)
+    return backstory.open(store, model=model, runtime=False, **{"compaction": False, **options})
 
 
 def words(view):

@@ -42,7 +42,7 @@ async def store(request, tmp_path):
 async def talked(store, *texts, key="s", budget=None, tools=()):
     """A session with a turn for each text; its answers are the texts in upper case."""
     model = ScriptedModel([text.upper() for text in texts], name="m")
-    bs = backstory.open(store, model=model, budget=budget, runtime=False, tools=tools)
+    bs = backstory.open(store, model=model, budget=budget, runtime=False, tools=tools, compaction=False)
     for text in texts:
         await bs.say(key, text)
     return bs

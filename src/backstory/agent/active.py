@@ -21,16 +21,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from backstory.agent.interrupt import Interrupt
+from backstory.agent.interrupt import Interrupt, Interrupted
 from backstory.agent.mail import FOR_THE_TURN, Counts, logged
 from backstory.agent.requests import Request
 from backstory.agent.responses import answer_of, result_of
 from backstory.agent.restore import Opening, beginning
 from backstory.agent.turn import State, facts_of, state_of
-from backstory.agent.usage import total, usage_json, with_usage
+from backstory.agent.usage import with_usage
 from backstory.errors import HeadMoved, NothingToSend, SessionError, StaleLease, StoreError, TurnInterrupted
 from backstory.messages import Message, Text, ToolCall
 from backstory.models.base import Answer, Usage
+from backstory.models.billing import total, usage_json
 from backstory.records import NewRecord, new_message
 from backstory.sessions.lease import TTL, Renewal, ends
 from backstory.sessions.recovery import Place, draft_json, end_turn, open_calls
@@ -163,7 +164,12 @@ class Turn:
         await self.take_mail()
         if self.interrupt.kind:
             await self.interrupted(self.interrupt.kind)
-        self._pending = await self._make_request(self)
+        try:
+            self._pending = await self._make_request(self)
+        except Interrupted as stopped:  # while a summary was written
+            await self.take_mail()
+            await self.interrupted(stopped.kind)
+            raise
         self.requests.append(self._pending)
         return self._pending
 

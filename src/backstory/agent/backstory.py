@@ -20,6 +20,7 @@ from backstory.agent.admission import POLICIES as POLICIES
 from backstory.agent.admission import Admission, check_policy
 from backstory.agent.admission import Policy as Policy
 from backstory.agent.commands import Commanded, perform
+from backstory.agent.compacting import session_frame
 from backstory.agent.conversation import Conversation, digest_of, parts_of
 from backstory.agent.execute import Tools
 from backstory.agent.requests import Shape
@@ -37,11 +38,12 @@ from backstory.errors import ConfigurationError
 from backstory.messages import Message, Part
 from backstory.models.base import Model, Usage
 from backstory.sessions import operations
-from backstory.sessions.session import Sessions
+from backstory.sessions.session import Session, Sessions
 from backstory.sessions.view import View
 from backstory.stores.base import Store
 from backstory.stores.values import DEFAULT_SCOPE, NewEntry, SessionId
 from backstory.targets import Target
+from backstory.upkeep.compactor import Compacted, Compactor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +97,8 @@ class Backstory:
         self.runtime = runtime
         self.learned = Learned()
         self.sessions = Sessions(store)
+        compaction = self.settings.compaction
+        self.compactor = Compactor(store.clock, compaction) if compaction is not None else None
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
         self.reader = read_result(self._read)
         self._admission = Admission(self.sessions)
@@ -172,6 +176,7 @@ class Backstory:
             await self._admission.begin(turn, policy)
             async with turn, self._admission.under_way(turn):
                 yield turn
+            await conversation.ended(turn)
 
     async def _read(self, handle: str, context: ToolContext) -> bytes | str:
         """A long result by its handle: of the asker's scope, and where it is in a log, of the asker's session."""
@@ -198,6 +203,37 @@ class Backstory:
         """Do what a slash command says (``/undo 2``). `say` knows no commands: see `backstory.agent.commands`."""
         return await perform(self, SessionId(scope=scope, key=key), text)
 
+    async def compact(self, key: str, topic: str = "", *, scope: str = DEFAULT_SCOPE) -> Compacted | None:
+        """Write a summary now that stands for what was said long ago; `None` where nothing would be gained.
+
+        What concerns `topic` is favoured. Raises `ConfigurationError` where compaction is off, `SessionBusy` while a
+        turn is left open, and `LeaseHeld` where another process runs one.
+        """
+        if self.compactor is None:
+            raise ConfigurationError("compaction is off: open with compaction=True")
+        async with self.sessions.hold(SessionId(scope=scope, key=key)) as session:
+            return await self.compacted(session, topic)
+
+    async def compacted(self, session: Session, topic: str = "") -> Compacted | None:
+        """The same for a session that the caller holds; `None` as well where compaction is off."""
+        if self.compactor is None:
+            return None
+        await session.refresh()
+        frame = await session_frame(session, Conversation(self, session, self._tools, self.model).shape())
+        return await self.compactor.compact(session, frame, self.model, topic=topic)
+
+    async def pin(
+        self, key: str, text: str = "", *, message: int | None = None, scope: str = DEFAULT_SCOPE
+    ) -> int:
+        """Pin an instruction, a fact, or the message at a place of the log: see `backstory.sessions.operations.pin`."""
+        async with self.sessions.hold(SessionId(scope=scope, key=key)) as session:
+            return await operations.pin(session, text, message=message)
+
+    async def unpin(self, key: str, pin: int, *, scope: str = DEFAULT_SCOPE) -> str:
+        """Take a pin away; the text that it held."""
+        async with self.sessions.hold(SessionId(scope=scope, key=key)) as session:
+            return await operations.unpin(session, pin)
+
     async def late_result(
         self, key: str, call_id: str, text: str, *, name: str | None = None, scope: str = DEFAULT_SCOPE
     ) -> None:
@@ -209,7 +245,12 @@ class Backstory:
         await self.store.post(SessionId(scope=scope, key=key), NewEntry(kind="late_result", data=data))
 
     async def close(self) -> None:
-        """Let go of the store. Turns under way in this process are lost to their lease's time to live."""
+        """Let go of the store; what is prepared in the background is dropped.
+
+        Turns under way in this process are lost to their lease's time to live.
+        """
+        if self.compactor is not None:
+            await self.compactor.close()
         await self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -272,6 +313,8 @@ class Backstory:
     async def _run(self, conversation: Conversation, turn: Turn) -> AsyncGenerator[Event, None]:
         async with self._admission.under_way(turn), aclosing(run(turn, conversation.loop(turn))) as events:
             async for event in events:
+                if isinstance(event, TurnEnded):
+                    await conversation.ended(turn)
                 yield event
 
     async def _serve(self, conversation: Conversation, before: int | None) -> None:

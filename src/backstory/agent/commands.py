@@ -17,17 +17,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from backstory.agent.compacting import session_frame
 from backstory.agent.cutting import cut_back, last_request
 from backstory.agent.requests import Shape
 from backstory.agent.sources.files import WorkspaceFiles, own_path
 from backstory.agent.sources.memory import MEMORY_FILE, MEMORY_LIMIT
 from backstory.agent.sources.runtime import without_runtime
+from backstory.compaction.extract import BY
+from backstory.compaction.standing import standing
 from backstory.errors import InvalidInput
 from backstory.models.base import Usage
 from backstory.sessions import operations
 from backstory.sessions.session import Session, Sessions
 from backstory.stores.base import Store
 from backstory.stores.values import DEFAULT_SCOPE, SessionId
+from backstory.upkeep.compactor import Compacted, Compactor
 
 _SHAPE = re.compile(r"/[A-Za-z][\w-]*\Z")
 _QUOTED = 60
@@ -43,7 +47,10 @@ class Means(Protocol):
     @property
     def workspace(self) -> Path | None: ...
     async def stop(self, key: str, *, scope: str = DEFAULT_SCOPE) -> bool: ...
+    @property
+    def compactor(self) -> Compactor | None: ...
     def shape(self, key: str, *, scope: str = DEFAULT_SCOPE) -> Shape: ...
+    async def compacted(self, session: Session, topic: str = "") -> Compacted | None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +129,9 @@ async def _new(means: Means, session: Session, rest: str) -> str:
 
 
 async def _undo(means: Means, session: Session, rest: str) -> str:
+    if rest.lower() == "compact":
+        await operations.lift(session)
+        return "The compaction is undone: what it stood for is sent again. /redo takes that back."
     count = _number(rest, "/undo")
     await session.refresh()
     undone = await operations.undo(session, count)
@@ -171,6 +181,10 @@ async def _status(means: Means, session: Session, rest: str) -> str:
         used, budget = ledger["total"], ledger["budget"]
         of = f" of {budget:,} ({used / budget:.0%})" if budget else ""
         rows.append(("request", f"{used:,}{of} tokens in the last one; epoch {ledger['epoch']}"))
+    if view.active:
+        tokens = view.summary["tokens"]
+        by = view.summary["summary"]["by"]
+        rows.append(("summary", f"by {by}; it made {tokens[0]:,} tokens of history {tokens[1]:,}"))
     if view.cut.start:
         rows.append(("sent from", f"record {view.cut.start} on; what is before stays in the log"))
     lease = await session.store.lease(session.id)
@@ -186,12 +200,51 @@ async def _status(means: Means, session: Session, rest: str) -> str:
 
 
 async def _compact(means: Means, session: Session, rest: str) -> str:
-    done = await cut_back(session, means.shape(session.id.key, scope=session.id.scope))
+    if means.compactor is None:
+        return await _cut(means, session)
+    done = await means.compacted(session, rest)
+    if done is None:
+        return "There is nothing to compact: what is sent is below the low mark, or one turn alone."
+    by = "an extract" if done.by == BY else f"a summary by {done.by}"
+    said = f"{done.messages} messages are now {by}: {done.before:,} → {done.after:,} tokens of history."
+    refused = f" (The model's was not used: {'; '.join(done.refused)}.)" if done.refused else ""
+    return f"{said}{refused} They stay in the log; /undo compact takes it back."
+
+
+async def _cut(means: Means, session: Session) -> str:
+    """Compaction is off: a cut alone."""
+    await session.refresh()
+    shape = means.shape(session.id.key, scope=session.id.scope)
+    done = await cut_back(session, await session_frame(session, shape))
     if done is None:
         return "There is nothing to cut: what is sent is below the low mark, or one turn alone."
     said = f"{done.left_out} messages fewer will be sent: {done.before:,} → {done.after:,} tokens of history."
-    topic = f" So “{_short(rest)}” could not be favoured." if rest else ""
-    return f"{said} They stay in the log. A summary by a model in their place does not exist yet.{topic}"
+    return f"{said} They stay in the log. Compaction is off, so no summary stands for them."
+
+
+async def _pin(means: Means, session: Session, rest: str) -> str:
+    await session.refresh()
+    if rest:
+        place = await operations.pin(session, rest)
+        return f"Pinned as {place}: it is told with each request. /unpin {place} takes it away."
+    await session.load(None)
+    view = session.view
+    held = [f"{place:>6}  {_short(str(pin['text']))}" for place, pin in view.pins.items()]
+    pinned = {str(pin["text"]) for pin in view.pins.values()}
+    messages = [without_runtime(record.message) for record in view.live()]
+    offered = [one.text for one in standing(messages) if one.text not in pinned]
+    said = "\n".join(held) if held else "Nothing is pinned."
+    if offered:
+        said += "\n\nStanding instructions, which /pin TEXT would keep:\n" + "\n".join(
+            f"  {t}" for t in offered
+        )
+    return said
+
+
+async def _unpin(means: Means, session: Session, rest: str) -> str:
+    if not rest:
+        return await _pin(means, session, "")
+    return f"No longer pinned: {_short(await operations.unpin(session, _number(rest, '/unpin')))}"
 
 
 async def _memory(means: Means, session: Session, rest: str) -> str:
@@ -221,16 +274,25 @@ COMMANDS: Mapping[str, Command] = {
     command.name: command
     for command in (
         Command(name="new", takes="", what="begin anew: nothing before is sent any more", run=_new),
-        Command(name="undo", takes="[N]", what="take back the last turn, or the last N", run=_undo),
+        Command(
+            name="undo",
+            takes="[N|compact]",
+            what="take back the last turn, or the last N, or a compaction",
+            run=_undo,
+        ),
         Command(name="redo", takes="", what="take back the undo", run=_redo),
         Command(name="fork", takes="[NAME]", what="go on in a copy of this conversation", run=_fork),
         Command(name="status", takes="", what="where this conversation stands", run=_status, waits=False),
         Command(
             name="compact",
             takes="[WHAT]",
-            what="send less: cut the history to half of the window",
+            what="send less: a summary, favouring WHAT, stands for what was said long ago",
             run=_compact,
         ),
+        Command(
+            name="pin", takes="[TEXT]", what="tell it with each request; alone, what is pinned", run=_pin
+        ),
+        Command(name="unpin", takes="N", what="take pin N away", run=_unpin),
         Command(name="memory", takes="", what="what is kept across conversations", run=_memory),
         Command(name="stop", takes="", what="end the turn that is under way", run=_stop, waits=False),
         Command(name="help", takes="", what="this list", run=_help, waits=False),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backstory.agent.active import Turn
+from backstory.agent.compacting import COMPACTED, after_answer, before_sending
 from backstory.agent.requests import Request, Shape, build_request, frozen_epoch, pending_notes
 from backstory.agent.restore import Opening
 from backstory.agent.runner import Loop
@@ -34,6 +35,7 @@ from backstory.sessions.summaries import pinned_texts, summary_of
 from backstory.targets import Target
 from backstory.tokens import counter_for
 from backstory.tokens.messages import count_message
+from backstory.upkeep.compactor import Compactor
 
 
 class Means(Protocol):
@@ -59,6 +61,8 @@ class Means(Protocol):
     def trace(self) -> RequestTrace | None: ...
     @property
     def reader(self) -> AnyTool: ...
+    @property
+    def compactor(self) -> Compactor | None: ...
 
 
 class Conversation:
@@ -182,10 +186,25 @@ class Conversation:
     async def request(self, turn: Turn) -> Request:
         """The next request of a turn."""
         force, self._force = self._force, ""
+        made = await self._build(force, low=bool(force))
+        compactor = self.means.compactor
+        if compactor is None:
+            return made
+        compacting = before_sending(compactor, self.session, self.shape(), made, self.model)
+        if await turn.interrupt.wait_for(compacting) is None:
+            return made
+        return await self._build(COMPACTED)
+
+    async def _build(self, force: str = "", *, low: bool = False) -> Request:
         sections = await self.sections()
         return await build_request(
-            self.session, self.shape(), sections, passages=self._loose, force=force, low=bool(force)
+            self.session, self.shape(), sections, passages=self._loose, force=force, low=low
         )
+
+    async def ended(self, turn: Turn) -> None:
+        """SAVE: what the soft mark asks for once a turn is over."""
+        if self.means.compactor is not None:
+            await after_answer(self.means.compactor, turn, self.shape(), self.model)
 
     def counts(self, message: Message) -> Mapping[str, int]:
         """Token counts of a message, to be stored with it, so that nobody counts it again."""

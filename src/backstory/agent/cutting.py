@@ -1,7 +1,6 @@
-"""A cut that somebody asked for: replay begins later, so that about half of the window is free. No model is asked.
+"""A cut that somebody asked for where compaction is off: replay begins later, and no summary stands for what is before.
 
-The cut is where a full window would be cut, found by the same functions; the log keeps what is before it. (A summary
-that stands for it is another record, and not this module's business.)
+The cut is the one of a compaction (`upkeep.spans`); the log keeps what is before it.
 """
 
 from __future__ import annotations
@@ -10,17 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backstory.agent.requests import Shape, frozen_epoch
-from backstory.context.budget import Budget
-from backstory.context.fit import assemble
-from backstory.errors import BudgetExceeded, SessionBusy
-from backstory.messages import system as system_message
-from backstory.records import NewRecord, Record
+from backstory.compaction.policy import Policy
+from backstory.errors import SessionBusy
+from backstory.records import NewRecord
 from backstory.sessions.operations import write
 from backstory.sessions.session import Session
-from backstory.sessions.source import ViewSource, counted
 from backstory.sessions.view import View
-from backstory.tokens.messages import count_message
+from backstory.upkeep.spans import Frame, low_cut, staying
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +27,7 @@ class Cutback:
     after: int
 
 
-async def cut_back(session: Session, shape: Shape, *, reason: str = "compact") -> Cutback | None:
+async def cut_back(session: Session, frame: Frame, *, reason: str = "compact") -> Cutback | None:
     """Cut the history to the low mark of the budget; `None` where that changes nothing, or there is no budget.
 
     Raises `SessionBusy` while a turn is open, and the store's errors.
@@ -41,37 +36,17 @@ async def cut_back(session: Session, shape: Shape, *, reason: str = "compact") -
     view = session.view
     if view.turn is not None:
         raise SessionBusy(f"turn {view.turn.number} is open in session {str(session.id)!r}")
-    low = shape.budget.low
-    if low is None:
+    if frame.budget.tokens is None:
         return None
-
-    def count(record: Record) -> int:
-        return count_message(counted(record), shape.counter, shape.target.format)
-
-    frozen = await frozen_epoch(session)
-    await session.load(shape.budget.tokens, count)
-    source = ViewSource(view)
-    if frozen is not None and frozen.system:
-        source.system = [(-1, system_message(frozen.system))]
-    try:
-        state = assemble(
-            source,
-            shape.target,
-            shape.counter,
-            Budget(tokens=low, shares=shape.budget.shares),
-            tools=frozen.tools if frozen is not None else shape.tools,
-            factor=shape.factor,
-            ready=False,
-        ).state
-    except BudgetExceeded:
-        return None  # the newest step alone is over the mark
-    start, kept = state["cut"], state["kept"]
+    await session.load(frame.budget.tokens, frame.record)
+    cut = low_cut(view, frame, Policy())
     live = view.live()
-    stays = [r for r in live if r.seq >= start or (kept and kept[0] <= r.seq < kept[1])]
-    if len(stays) == len(live):
+    stays = staying(view, cut) if cut is not None else live
+    if cut is None or len(stays) == len(live):
         return None
-    before, after = sum(map(count, live)), sum(map(count, stays))
-    await write(session, [NewRecord(kind="cut", data={"start": start, "kept": kept, "reason": reason})])
+    before, after = sum(map(frame.record, live)), sum(map(frame.record, stays))
+    kept = list(cut.kept) if cut.kept else None
+    await write(session, [NewRecord(kind="cut", data={"start": cut.start, "kept": kept, "reason": reason})])
     session.state = None
     return Cutback(left_out=len(live) - len(stays), before=before, after=after)
 

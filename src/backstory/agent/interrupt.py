@@ -6,7 +6,7 @@ It costs next to nothing until it comes. Unlike a cancellation it leaves the tas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import TypeVar
 
 from backstory.errors import BackstoryError
@@ -41,6 +41,16 @@ class Interrupt:
         """Raise `Interrupted` where the turn is to end."""
         if self.kind:
             raise Interrupted(self.kind)
+
+    async def wait_for(self, awaited: Awaitable[T]) -> T:
+        """The outcome of what is awaited. Raises `Interrupted`; it is then cancelled."""
+
+        async def alone() -> AsyncIterator[tuple[T]]:
+            yield (await awaited,)
+
+        found = await self.next_of(alone())
+        assert found is not None
+        return found[0]
 
     async def next_of(self, events: AsyncIterator[T]) -> T | None:
         """The next of a stream, `None` at its end. Raises `Interrupted`; what the stream did is then cancelled."""

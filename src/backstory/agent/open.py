@@ -22,6 +22,7 @@ from backstory.stores.postgres.store import PostgresStore
 from backstory.stores.redis.store import RedisStore
 from backstory.stores.sqlite import SqliteStore
 from backstory.targets import Target
+from backstory.upkeep.summarise import Compaction
 
 
 def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is the way in
@@ -45,6 +46,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     lease_ttl: float = TTL,
     turn_timeout: float | None = None,
     tool_timeout: float | None = 120.0,
+    compaction: Compaction | bool = True,
 ) -> Backstory:
     """Sessions in a place, and turns over a model.
 
@@ -63,7 +65,11 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     it out. `trace` (`backstory.agent.trace.RequestTrace`) keeps the bodies that were sent, secrets taken out.
 
     `lease_ttl` (seconds) is after how long the turn of a process that died is taken over; `turn_timeout` ends a turn,
-    `tool_timeout` a call. Raises `ConfigurationError` for settings that contradict each other.
+    `tool_timeout` a call.
+
+    `compaction` says when summaries take the place of what was said long ago, and who writes them
+    (`backstory.Compaction`); by default the model itself, prepared in the background. ``False``: what no longer fits is
+    left out, and nothing stands for it. Raises `ConfigurationError` for settings that contradict each other.
     """
     settings = Settings(
         budget=budget,
@@ -76,6 +82,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
         lease_ttl=lease_ttl,
         turn_timeout=turn_timeout,
         tool_timeout=tool_timeout,
+        compaction=(Compaction() if compaction else None) if isinstance(compaction, bool) else compaction,
     )
     store, workspace = store_at(location, durability)
     return Backstory(

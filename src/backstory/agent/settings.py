@@ -15,6 +15,7 @@ from backstory.models.base import Model
 from backstory.sessions.lease import TTL
 from backstory.targets import Target
 from backstory.tokens import Calibration, counter_for
+from backstory.upkeep.summarise import Compaction
 
 logger = logging.getLogger("backstory")
 
@@ -36,6 +37,7 @@ class Settings:
     lease_ttl: float = TTL
     turn_timeout: float | None = None
     tool_timeout: float | None = 120.0
+    compaction: Compaction | None = field(default_factory=Compaction)
 
 
 class Learned:

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from typing import Any
 
 from backstory.agent.trace import RequestTrace
-from backstory.agent.usage import usage_json
 from backstory.errors import ModelError
 from backstory.models.base import Answer, Event, Model, drained, merged
+from backstory.models.billing import usage_json
 from backstory.targets import Target
 
 

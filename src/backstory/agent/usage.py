@@ -1,14 +1,12 @@
-"""What a turn cost: usages added up, and as they are logged."""
+"""What a turn cost, as it goes into the record of its request."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from backstory.models.base import Usage
+from backstory.models.billing import usage_json
 from backstory.records import NewRecord
-
-_NAMES = tuple(field.name for field in dataclasses.fields(Usage))
 
 
 def with_usage(records: Sequence[NewRecord], usage: Usage | None) -> Sequence[NewRecord]:
@@ -19,13 +17,3 @@ def with_usage(records: Sequence[NewRecord], usage: Usage | None) -> Sequence[Ne
         NewRecord(kind=r.kind, data={**r.data, "usage": usage_json(usage)}) if r.kind == "request" else r
         for r in records
     ]
-
-
-def usage_json(usage: Usage) -> dict[str, int]:
-    """What there is of a usage, by name."""
-    return {name: value for name in _NAMES if (value := getattr(usage, name))}
-
-
-def total(one: Usage, other: Usage) -> Usage:
-    """Both together."""
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in _NAMES})

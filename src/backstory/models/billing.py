@@ -1,9 +1,23 @@
-"""What a provider billed, given back to the counting: so that estimates get better with every answer."""
+"""What a provider billed: added up, as it is logged, and given back to the counting, so that estimates get better."""
 
 from __future__ import annotations
 
-from backstory.models.base import Answer
+import dataclasses
+
+from backstory.models.base import Answer, Usage
 from backstory.tokens.calibration import Calibration
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Usage))
+
+
+def usage_json(usage: Usage) -> dict[str, int]:
+    """What there is of a usage, by name."""
+    return {name: value for name in _NAMES if (value := getattr(usage, name))}
+
+
+def total(one: Usage, other: Usage) -> Usage:
+    """Both together."""
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in _NAMES})
 
 
 def learned(calibration: Calibration, *, estimated: int, answer: Answer) -> Calibration:

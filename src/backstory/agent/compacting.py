@@ -1,0 +1,56 @@
+"""COMPACT and SAVE: what a conversation asks of the compactor, in the compactor's words."""
+
+from __future__ import annotations
+
+from backstory.agent.active import Turn
+from backstory.agent.requests import Frozen, Request, Shape, frozen_epoch
+from backstory.models.base import Model
+from backstory.sessions.session import Session
+from backstory.tokens.messages import count_message
+from backstory.upkeep.compactor import Compacted, Compactor
+from backstory.upkeep.spans import Frame
+
+COMPACTED = "a summary was put into force"
+"""Why a request opens an epoch right after a compaction."""
+
+
+def frame_of(shape: Shape, frozen: Frozen | None) -> Frame:
+    """What a compaction needs to know of a session's requests: their shape, and what the newest epoch froze."""
+    return Frame(
+        target=shape.target,
+        counter=shape.counter,
+        budget=shape.budget,
+        system=frozen.system if frozen is not None else "",
+        tools=shape.tools,
+        factor=shape.factor,
+        max_turns=shape.max_turns,
+        max_messages=shape.max_messages,
+    )
+
+
+async def session_frame(session: Session, shape: Shape) -> Frame:
+    """The same between turns."""
+    return frame_of(shape, await frozen_epoch(session))
+
+
+async def before_sending(
+    compactor: Compactor, session: Session, shape: Shape, request: Request, model: Model | None
+) -> Compacted | None:
+    """Put a summary into force where the request that was made says that it is time; then it has to be made anew."""
+    return await compactor.before_request(
+        session,
+        frame_of(shape, request.frozen),
+        model,
+        request.ledger.total,
+        opens=any(record.kind == "epoch" for record in request.records),
+        cuts=any(record.kind == "cut" for record in request.records),
+    )
+
+
+async def after_answer(compactor: Compactor, turn: Turn, shape: Shape, model: Model | None) -> None:
+    """Have a summary prepared where the turn that ended has passed the soft mark. The session is held."""
+    if not turn.requests or turn.answer is None or turn.session.view.turn is not None:
+        return
+    answer = count_message(turn.answer, shape.counter, shape.target.format)
+    last = turn.requests[-1]
+    await compactor.after_turn(turn.session, frame_of(shape, last.frozen), model, last.ledger.total + answer)

@@ -1,0 +1,246 @@
+"""Compaction of sessions: prepared in the background after a turn, put into force when the prefix changes anyway.
+
+What is prepared lives in this process's memory alone, on purpose: a crash loses a text that can be written again, and
+the log never holds anything half done. It is put into force by one record, written under the lease. At the hard mark
+with nothing prepared the request waits for a summary; below it none ever does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TypeVar
+
+from backstory.compaction.policy import mark
+from backstory.errors import SessionBusy, StoreError
+from backstory.models.base import Model
+from backstory.models.billing import usage_json
+from backstory.sessions.operations import write
+from backstory.sessions.session import Session
+from backstory.sessions.summaries import summary_record
+from backstory.stores.clock import Clock
+from backstory.stores.values import SessionId
+from backstory.upkeep.spans import Frame, Plan, holds, live_turns, plan
+from backstory.upkeep.summarise import Breaker, Compaction, Written, summarise
+
+T = TypeVar("T")
+logger = logging.getLogger("backstory.upkeep")
+
+REMEMBERED = 512
+"""Sessions of which what is prepared, and when they last sent a request, is kept."""
+
+WORTH_ANOTHER_LOOK = 0.05
+"""Of a request: as much more or less it must be, before a compaction that had nothing to gain is thought of again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """A summary that waits to be put into force."""
+
+    plan: Plan
+    written: Written
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compacted:
+    """A compaction that was put into force: the place of its record, messages it covers anew, tokens of the history
+    (with the summary) before and after, by whom it is, and why a model's was not taken.
+    """
+
+    seq: int
+    messages: int
+    before: int
+    after: int
+    by: str
+    refused: tuple[str, ...] = ()
+
+
+class Compactor:
+    """See the module. One for all sessions of a process; at most one compaction at a time in each."""
+
+    def __init__(self, clock: Clock, settings: Compaction) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._breaker = Breaker(self._clock, failures=settings.failures, rest=settings.rest)
+        self._prepared: OrderedDict[SessionId, Prepared] = OrderedDict()
+        self._last: OrderedDict[SessionId, float] = OrderedDict()
+        self._futile: OrderedDict[SessionId, int] = OrderedDict()  # where an attempt cut, and gained nothing
+        self._vain: OrderedDict[SessionId, int] = OrderedDict()  # tokens with which there was nothing to plan
+        self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+
+    # --- in the background -------------------------------------------------------------------
+
+    async def after_turn(self, session: Session, frame: Frame, model: Model | None, used: int) -> bool:
+        """SAVE: begin to prepare a summary where the soft mark is passed. Whether one is being prepared.
+
+        `used` are the tokens of the turn's last request with its answer. Only what is to be told is looked up here,
+        while the session is held; the model is asked in a task of its own.
+        """
+        place, model = session.id, self._model(model)
+        passed = mark(used, frame.budget.tokens, self.settings.policy, live_turns(session.view))
+        if not passed or model is None or self._breaker.is_open(model.name):
+            return False
+        if place in self._prepared or place in self._tasks:
+            return place in self._tasks
+        if (tried := self._vain.get(place)) is not None and abs(used - tried) < WORTH_ANOTHER_LOOK * used:
+            return False
+        try:
+            made = await self._plan(session, frame)
+        except StoreError as error:
+            logger.warning("no summary of %r is prepared: %s", str(place), error)
+            return False
+        if made is None:
+            _keep(self._vain, place, used)
+            return False
+        task = asyncio.create_task(self._prepare(place, made, frame, model), name=f"compact {place}")
+        self._tasks[place] = task
+        task.add_done_callback(lambda done: self._done(place, done))
+        return True
+
+    async def _prepare(self, id: SessionId, made: Plan, frame: Frame, model: Model) -> None:
+        written = await summarise(made, frame, model, seconds=self.settings.timeout, breaker=self._breaker)
+        if not written.failed:  # one without a model takes no time: there is nothing to prepare
+            _keep(self._prepared, id, Prepared(plan=made, written=written))
+
+    def _done(self, id: SessionId, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(id) is task:
+            del self._tasks[id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the compaction of %r failed", str(id), exc_info=error)
+
+    async def close(self) -> None:
+        """End what is under way. What is prepared is forgotten."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._prepared.clear()
+
+    # --- before a request --------------------------------------------------------------------
+
+    async def before_request(
+        self,
+        session: Session,
+        frame: Frame,
+        model: Model | None,
+        used: int,
+        *,
+        opens: bool = False,
+        cuts: bool = False,
+    ) -> Compacted | None:
+        """COMPACT: put a summary into force before a request of `used` tokens is sent, where it is time to.
+
+        What is prepared goes into force at the hard mark, with a prefix that changes anyway (`opens`), or that the
+        provider has forgotten. At the hard mark, or where the request would have to cut the history (`cuts`), with
+        nothing prepared, a summary is written now. `None` where nothing changed. Under the lease of the turn.
+        """
+        place = session.id
+        passed = mark(used, frame.budget.tokens, self.settings.policy, live_turns(session.view))
+        must = passed == "hard" or cuts
+        cold = self._is_cold(place)
+        _keep(self._last, place, self._clock.now())
+        if not (must or opens or cold):
+            return None
+        if must and place in self._tasks:  # it is on its way: faster than another one from the beginning
+            await asyncio.wait({self._tasks[place]}, timeout=self.settings.timeout)
+        ready = self._prepared.pop(place, None)
+        if ready is not None and await holds(ready.plan, session):
+            why = "full" if must else "another epoch" if opens else "cold cache"
+            return await self._put(session, frame, ready, f"prepared, {why}")
+        if not must:
+            return None
+        return await self._now(session, frame, model, why="full")
+
+    async def compact(
+        self, session: Session, frame: Frame, model: Model | None, *, topic: str = "", why: str = "asked for"
+    ) -> Compacted | None:
+        """Compact now, whatever the marks say; `None` where nothing would be gained. `topic` is favoured.
+
+        Between turns: the lease is taken for the record alone. Whoever calls this holds the session. Raises
+        `SessionBusy` while a turn is open, `LeaseHeld` while another process runs one, and the store's errors.
+        """
+        await session.refresh()
+        if session.view.turn is not None:
+            raise SessionBusy(f"turn {session.view.turn.number} is open in session {str(session.id)!r}")
+        ready = self._prepared.pop(session.id, None)
+        if ready is not None and not topic and await holds(ready.plan, session):
+            return await self._put(session, frame, ready, why)
+        self._futile.pop(session.id, None)
+        return await self._now(session, frame, model, why=why, topic=topic)
+
+    # --- how it is done ----------------------------------------------------------------------
+
+    async def _now(
+        self, session: Session, frame: Frame, model: Model | None, *, why: str, topic: str = ""
+    ) -> Compacted | None:
+        made = await self._plan(session, frame)
+        if made is None:
+            return None
+        written = await summarise(
+            made,
+            frame,
+            self._model(model),
+            seconds=self.settings.timeout,
+            breaker=self._breaker,
+            topic=topic,
+        )
+        return await self._put(session, frame, Prepared(plan=made, written=written), why)
+
+    async def _plan(self, session: Session, frame: Frame) -> Plan | None:
+        """A plan that was not tried in vain before (law 9)."""
+        policy = self.settings.policy
+        by_turns = policy.every_turns is not None and live_turns(session.view) >= policy.every_turns
+        made = await plan(session, frame, policy, by_turns=by_turns)
+        if made is None or self._futile.get(session.id) == made.cut.start:
+            return None
+        return made
+
+    async def _put(self, session: Session, frame: Frame, ready: Prepared, why: str) -> Compacted | None:
+        """One record, under the lease that is held, or one taken for it. `None` where nothing is gained."""
+        made, written = ready.plan, ready.written
+        after = made.after + frame.text(written.summary.rendered)
+        if not written.summary.rendered.strip() or after >= made.before:
+            _keep(self._futile, session.id, made.cut.start)
+            logger.info("a compaction of %r would gain nothing and is left", str(session.id))
+            return None
+        record = summary_record(
+            written.summary,
+            made.cut,
+            spans=made.spans,
+            on=made.on,
+            tokens=(made.before, after),
+            refused=written.refused,
+            usage=usage_json(written.usage),
+            model=written.model,
+            why=why,
+        )
+        if session.lease is not None:
+            await session.append([record])
+        else:
+            await write(session, [record])
+        session.state = None
+        return Compacted(
+            seq=session.view.active,
+            messages=len(made.messages),
+            before=made.before,
+            after=after,
+            by=written.summary.by,
+            refused=written.refused,
+        )
+
+    def _model(self, own: Model | None) -> Model | None:
+        return None if self.settings.extract else self.settings.model or own
+
+    def _is_cold(self, id: SessionId) -> bool:
+        last = self._last.get(id)
+        return last is not None and self._clock.now() - last >= self.settings.cache_ttl
+
+
+def _keep(held: OrderedDict[SessionId, T], id: SessionId, value: T) -> None:
+    held[id] = value
+    held.move_to_end(id)
+    while len(held) > REMEMBERED:
+        held.popitem(last=False)
