@@ -13,6 +13,7 @@ from backstory.sessions import operations
 from backstory.sessions.view import fold
 from backstory.stores import SessionId
 from backstory.stores.in_memory import InMemoryStore
+from backstory.upkeep.summarise import Compaction
 from tests.sessions.support import Dying, S, check_log, expire, extends, killed, legal, view_of
 
 words = st.sampled_from(["alpha", "beta", "gamma", "长一点的话 " * 40, "delta " * 60])
@@ -53,7 +54,10 @@ class SessionMachine(RuleBasedStateMachine):
     def open(self, at: int | None = None, after: bool = False) -> backstory.Backstory:
         model = ScriptedModel([], name="m")
         store = Dying(self.store, at, after=after)
-        return backstory.open(store, model=model, tools=[look], budget=2600, max_turns=6)
+        compaction = Compaction(extract=True)
+        return backstory.open(
+            store, model=model, tools=[look], budget=2600, max_turns=6, compaction=compaction
+        )
 
     def run(self, work):
         return self.loop.run_until_complete(work)
@@ -220,6 +224,26 @@ class SessionMachine(RuleBasedStateMachine):
         self.run(operations.begin_anew(session))
         if self.plain.turns:
             self.plain.anew += 1
+
+    @precondition(lambda self: self.open_turn is None)
+    @rule(who=st.integers(0, 1))
+    def compact(self, who) -> None:
+        self.run(self.process[who].compact("s"))
+
+    @precondition(lambda self: self.open_turn is None)
+    @rule(who=st.integers(0, 1))
+    def undo_a_compaction_and_redo(self, who) -> None:
+        session, _ = self.process[who].sessions.peek(S)
+        before = self.run(session.refresh())
+        if not before.active:
+            return
+        state = before.cut, before.active, before.summary
+        assert self.run(operations.lift(session)) == state[1]
+        assert session.view.active != state[1]
+        check_log(self.run(self.store.read(S)))
+        self.run(operations.redo(session))
+        after = session.view
+        assert (after.cut, after.active, after.summary) == state
 
     @rule(who=st.integers(0, 1))
     def late_result(self, who) -> None:
