@@ -11,7 +11,7 @@ from backstory.compaction.policy import Policy
 from backstory.errors import BudgetExceeded, ConfigurationError, ModelUnavailable, SessionBusy
 from backstory.messages import assistant
 from backstory.models.base import Answer
-from backstory.models.scripted import Play, ScriptedModel, calls
+from backstory.models.scripted import Play, Reply, ScriptedModel, calls
 from backstory.sessions.summaries import summary_of
 from backstory.stores.clock import ManualClock
 from backstory.stores.in_memory import InMemoryStore
@@ -240,7 +240,7 @@ async def cancelled(body):
     raise ModelUnavailable("429")
 
 
-WRONG = {
+WRONG: dict[str, Reply] = {
     "empty": lambda body: "",
     "fails": cancelled,
     "stalls": lambda body: Play(step=GOOD, stall=True),
@@ -375,7 +375,7 @@ async def test_compact_with_a_topic_and_its_undo_by_command():
         assert summary_of(view) is None
         assert [r.seq for r in view.live()] == before
         await bs.command("s", "/redo")
-        assert summary_of(await view_of(bs.store)).text == GOOD
+        assert (await view_of(bs.store)).summary["summary"]["text"] == GOOD
 
 
 async def test_pins_by_command_and_standing_instructions_are_offered():
@@ -385,7 +385,7 @@ async def test_pins_by_command_and_standing_instructions_are_offered():
         listed = (await bs.command("s", "/pin")).text
         assert "Nothing is pinned" in listed
         assert "metres" in listed
-        place = re.search(r"as (\d+)", (await bs.command("s", "/pin answer in metres")).text)[1]
+        (place,) = re.findall(r"as (\d+)", (await bs.command("s", "/pin answer in metres")).text)
         await bs.say("s", "How high?")
         assert "## Pinned\n\n- answer in metres" in system_of(bs.model.requests[-1])
         assert "answer in metres" in (await bs.command("s", "/pin")).text
