@@ -48,7 +48,7 @@ async def make(tmp_path, request):
         number = next(names)
         opened: Store
         if kind == "memory":
-            opened: Store = InMemoryStore()
+            opened = InMemoryStore()
         elif kind == "files":
             opened = FilesStore(tmp_path / f"ws{number}", durability="process")
         elif kind == "sqlite":
