@@ -67,7 +67,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
         name="left_out",
         symptom="It forgot an early fact",
         cause="the fact lies before the cut where replay begins",
-        remedy="Put what must stay into memory/MEMORY.md or AGENTS.md; give a larger window",
+        remedy="Pin it with /pin, or put it into memory/MEMORY.md or AGENTS.md; give a larger window",
         test=symptoms.left_out,
     ),
     Symptom(

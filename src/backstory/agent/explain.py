@@ -205,6 +205,13 @@ def _left_out(case: Case, frozen: Frozen) -> list[str]:
     gone = [r for r in said if r not in hidden and not view.replayed(r.seq)]
     lines = []
     if gone:
+        told = [r for r in gone if view.coverage(r.seq)[0] == "summary"]
+        if told:
+            by = view.summary["summary"]["by"]
+            turns = sorted({r.turn for r in told})
+            lines.append(f"{len(told)} messages of {_turns(turns)}: a summary stands for them (by {by})")
+        gone = [r for r in gone if r not in told]
+    if gone:
         turns = sorted({r.turn for r in gone})
         cuts = [r for r in case.records if r.kind == "cut" and r.seq <= case.request.seq]
         why = str(cuts[-1].data.get("reason", "full")) if cuts else "full"

@@ -131,6 +131,8 @@ def left_out(case: Case) -> str:
     if not gone or not case.used("history"):
         return ""
     last = max(record.turn for record in gone)
+    if case.rebuilt.view.active:
+        return f"what was said up to turn {last} is told by a summary, in {len(gone)} messages' place"
     return f"what was said up to turn {last} is not sent: {len(gone)} messages lie before the cut at record {start}"
 
 
@@ -316,6 +318,10 @@ def told(why: str, since: Sequence[Record]) -> str:
         return "/new began anew"
     if any(r.kind == "cut" and r.data.get("reason") == "compact" for r in since):
         return "/compact cut the history"
+    if any(r.kind == "summary" for r in since):
+        return "a summary took the place of older messages"
+    if any(r.kind == "undo" and r.data.get("of") == "summary" for r in since):
+        return "a compaction was undone"
     undos = [r for r in since if r.kind == "undo" and r.data.get("of") in ("turn", "undo")]
     if undos:
         return "an undo was taken back" if undos[-1].data["of"] == "undo" else "turns were undone"

@@ -9,7 +9,9 @@ import re
 import sys
 from collections.abc import Iterator
 
+from backstory.agent.compactions import CompactionTold, compactions
 from backstory.agent.explain import Difference, Explanation, SentMessage, difference, explain
+from backstory.cli.compactions import compactions_page
 from backstory.cli.opening import add_place, existing_store
 from backstory.cli.options import Subparsers, add_output
 from backstory.cli.screen import Screen, columns, one_line, padded, show_json, wrapped
@@ -38,6 +40,11 @@ def add(commands: Subparsers) -> None:
     parser.add_argument(
         "--diff", nargs=2, type=int, metavar=("A", "B"), help="what changed from request A to B"
     )
+    parser.add_argument(
+        "--compactions",
+        action="store_true",
+        help="each summary of the conversation: what it covers, kept and cost, and what was refused",
+    )
     parser.add_argument("--body", action="store_true", help="the request itself, as it was sent")
     parser.add_argument(
         "--target", metavar="NAME", help=f"for whom it was made, where that is unclear: {', '.join(PRESETS)}"
@@ -51,6 +58,13 @@ def run(args: argparse.Namespace) -> int:
     if args.diff and (args.call is not None or args.roles or args.body):
         raise ConfigurationError("--diff A B stands for itself: leave out CALL, --roles and --body")
     screen = Screen.of(sys.stdout, no_color=args.no_color)
+    if args.compactions:
+        told_of = asyncio.run(_compactions(args))
+        if args.json:
+            show_json([one.to_json() for one in told_of])
+        else:
+            print("\n".join(compactions_page(screen, told_of)))
+        return 0
     if args.diff:
         found = asyncio.run(_difference(args))
         if args.json:
@@ -74,6 +88,14 @@ async def _explanation(args: argparse.Namespace) -> Explanation:
     store = existing_store(args)
     try:
         return await explain(store, _id(args), args.call, target=_target(args))
+    finally:
+        await store.close()
+
+
+async def _compactions(args: argparse.Namespace) -> list[CompactionTold]:
+    store = existing_store(args)
+    try:
+        return await compactions(store, _id(args))
     finally:
         await store.close()
 
