@@ -19,8 +19,20 @@ from backstory.stores.in_memory import InMemoryStore
 from backstory.upkeep.summarise import Compaction
 from tests.sessions.support import S, check_log, check_prefix, coverage, legal, records_of, view_of
 
-WORDS = tuple(
-    ["the", "boxes", "stand", "in", "a", "row", "by", "the", "harbour;", "nobody", "has", "counted", "them"]
+WORDS = (
+    "the",
+    "boxes",
+    "stand",
+    "in",
+    "a",
+    "row",
+    "by",
+    "the",
+    "harbour;",
+    "nobody",
+    "has",
+    "counted",
+    "them",
 )
 
 
