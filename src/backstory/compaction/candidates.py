@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from backstory.compaction.closed import CLASSES
+from backstory.compaction.changes import ALIKE, SAME, Claim, claim, is_update, kinship, likeness
 from backstory.compaction.signs import (
     CHANGE,
+    CODE,
     DECISION,
     LABEL,
     NOTE,
@@ -23,7 +24,7 @@ from backstory.compaction.signs import (
     is_open_question,
     values,
 )
-from backstory.compaction.slots import concepts, environments, given, roots, scopes, types
+from backstory.compaction.slots import roots
 from backstory.compaction.summary import Kind, Summary
 from backstory.compaction.words import is_greeting, is_question, is_thanks, sentences, words_of
 from backstory.legality.arguments import clean_text
@@ -35,8 +36,6 @@ _LINES = 12
 """Lines of one tool result that are looked at as sentences: the telling ones."""
 _BACK = 8
 """So many sentences back may lie what "it" refers to."""
-_SAME = 0.75
-_NEAR = 0.5
 
 _WEIGHTS: Mapping[str, float] = {"user": 1.5, "assistant": 0.5, "tool": 0.0, "before": 2.5}
 
@@ -52,10 +51,8 @@ class Candidate:
     weight: float
     values: frozenset[str]
     about: frozenset[str]
-    concepts: frozenset[str]
-    scopes: frozenset[str]
-    places: frozenset[str]
-    changes: bool = False
+    claim: Claim | None
+    """`None` for what makes none: lines of tools and programs, and words without a value."""
 
 
 def candidates(messages: Sequence[Message], previous: Summary | None = None) -> list[Candidate]:
@@ -135,7 +132,7 @@ def _candidate(text: str, position: int, role: str, kind: Kind | None = None) ->
         weight *= 0.5  # what matters in these words, the user says or the log holds
     if is_open_question(text) or (is_question(text) and role == "user"):
         weight *= 0.3
-    if len(subject) + len(found) < 2 or NOTE.match(text):
+    if len(subject) + len(found) < 2 or NOTE.match(text) or (role != "before" and CODE.search(text)):
         weight *= 0.3
     weight += 1.5 * bool(LABEL.match(text))
     if kind is None:
@@ -148,10 +145,7 @@ def _candidate(text: str, position: int, role: str, kind: Kind | None = None) ->
         weight=weight,
         values=found,
         about=subject,
-        concepts=concepts(text),
-        scopes=scopes(text),
-        places=environments(text),
-        changes=change,
+        claim=None if role == "tool" else claim(text, subject),
     )
 
 
@@ -183,7 +177,7 @@ def _newest(found: Sequence[Candidate]) -> list[Candidate]:
         for term in (
             *one.about,
             *one.values,
-            *(f"#{concept}" for concept in one.concepts),
+            *(f"#{concept}" for concept in (one.claim.concepts if one.claim else ())),
             *roots(one.values),
         ):
             places = by_term.setdefault(term, [])
@@ -217,59 +211,21 @@ def repeats(one: Candidate, other: Candidate) -> bool:
 def superseded(newer: Candidate, older: Sequence[Candidate]) -> list[Candidate]:
     """Which of the older sentences are out of date, since the newer one gives another value to what they are about.
 
-    Those that share nearly all words with it; and of those that it may be a change of, the one that it is likest to: a
-    sentence changes one thing.
+    Those that share nearly all words with it; of the others the one that it is likest to: a sentence changes one thing.
+    What the assistant says takes no value of the user's back, and what stood in one summary was compared before.
     """
-    found = [one for one in older if _gives_another(newer, one)]
-    gone = [one for one in found if _likeness(newer, one) >= _SAME]
-    changed = [one for one in found if one not in gone and _may_change(newer, one)]
-    if changed and not gone:
-        gone = [max(changed, key=lambda one: (_kinship(newer, one), one.position))]
-    return gone
-
-
-def _gives_another(newer: Candidate, older: Candidate) -> bool:
-    if (
-        newer.role in ("tool", "before") or older.role == "tool"
-    ):  # what stood in one summary was compared before
-        return False
-    if not older.values or newer.values >= older.values:
-        return False
-    if newer.role == "assistant" and older.role != "assistant" and not newer.changes:
-        return False
-    return bool(newer.values) and not _elsewhere(newer, older)
-
-
-def _likeness(one: Candidate, other: Candidate) -> float:
-    return len(one.about & other.about) / (len(one.about | other.about) or 1)
-
-
-def _kinship(newer: Candidate, older: Candidate) -> int:
-    """Words that two sentences share; those that are not the concept's own tell twice as much."""
-    shared = newer.about & older.about
-    return 2 * len(shared) - len([word for word in shared if concepts(word)])
-
-
-def _may_change(newer: Candidate, older: Candidate) -> bool:
-    """Whether a sentence may tell of a change of what another says: the values are of a kind, the subject is one.
-
-    Without a word of change only what is of a closed class (a tone, a language) takes another's place.
-    """
-    new, old = newer.values - older.values, older.values - newer.values
-    kinds = types(new) & types(old)
-    named = newer.concepts & older.concepts
-    if not newer.changes:
-        return bool(kinds & CLASSES.keys() & given(named))
-    shared = len(newer.about & older.about)
-    if roots(new) & roots(old) or kinds & given(named):
-        return True
-    telling = kinds - {"word", "number", "mark", "path"}
-    return (bool(telling) and (shared >= 1 or bool(REFERS.match(newer.text)))) or (
-        bool(kinds - {"word"}) and shared >= 2 and shared >= _NEAR * len(newer.about)
-    )
-
-
-def _elsewhere(one: Candidate, other: Candidate) -> bool:
-    if one.places and other.places and not one.places & other.places:
-        return True
-    return bool(one.scopes and other.scopes and not one.scopes & other.scopes and not one.changes)
+    if newer.claim is None or newer.role == "before":
+        return []
+    gone: list[Candidate] = []
+    nearest: tuple[int, int, Candidate] | None = None
+    for one in older:
+        if one.claim is None or not is_update(newer.claim, one.claim):
+            continue
+        alike = likeness(newer.claim, one.claim)
+        if "assistant" in (newer.role, one.role) and (alike < ALIKE or newer.role != "user" != one.role != newer.role):
+            continue
+        if alike >= SAME:
+            gone.append(one)
+        elif nearest is None or (kinship(newer.claim, one.claim), one.position) >= nearest[:2]:
+            nearest = (kinship(newer.claim, one.claim), one.position, one)
+    return gone or ([nearest[2]] if nearest is not None else [])

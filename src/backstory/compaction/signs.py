@@ -44,22 +44,32 @@ DECISION = re.compile(
     r"|决定|定为|定在|定了|选定|选择|选了|采用|同意|确认|统一|最终|负责|原因|因为|修好|解决|叫做?|名为|位于|使用|是",
     re.IGNORECASE,
 )
+_TURN = (
+    r"\b(?:chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|shift(?:ed|s|ing)?|switch(?:ed|es|ing)?|swap(?:ped|s)?|replac(?:e[ds]?|ing)"
+    r"|renam(?:e[ds]?|ing)|relocat(?:e[ds]?|ing)|transfer(?:red|s)?|updat(?:e[ds]?|ing)|upgrad(?:e[ds]?|ing)"
+    r"|downgrad(?:e[ds]?|ing)|revis(?:e[ds]?|ing)|amend(?:ed|s)?|correct(?:ed|ion|s)?|rais(?:e[ds]?|ing)|lower(?:ed|s|ing)"
+    r"|increas(?:e[ds]?|ing)|decreas(?:e[ds]?|ing)|reduc(?:e[ds]?|ing)|cut (?:to|down|from|the|our|my|it)"
+    r"|(?:put|went|go(?:es|ing)?|gone|come|came|bring|brought) (?:\S+ ){0,3}?(?:up|down|forward|over) to"
+    r"|doubl(?:ed|es)|halv(?:ed|es)|extend(?:ed|s|ing)|shorten(?:ed|s)?|postpon(?:e[ds]?|ing)|delay(?:ed|s)?|slip(?:ped|s)?"
+    r"|defer(?:red|s)?|reschedul(?:e[ds]?|ing)|resched\w*|push(?:ed|es|ing)? (?:\S+ ){0,3}?(?:back|out|to)|brought forward"
+    r"|bump(?:ed|s|ing)?|supersed(?:e[ds]?|ing)|overrid(?:es?|ing|den)|took over|takes? over|taken over|takes? the lead"
+    r"|hand(?:ed|s) (?:it )?(?:over|to)|retire[ds]?|migrat(?:e[ds]?|ing)|adjust(?:ed|s)?|instead|no longer|not .{1,40} any ?more"
+    r"|scrap|disregard|forget (?:that|what|about)|mistyped|typo|misspoke|my mistake|made a mistake|turns out|after all"
+    r"|make (?:it|that)|rather than|was wrong)\b"
+    r"|改成|改为|改到|改用|改在|改由|换成|换到|换为|换了|换[\u3400-\u9fff]{1,4}了|更正|纠正|更改|变更|不是.{1,20}而是|推迟|延误|延期|延到|延长|挪到|顺延"
+    r"|调到|调成|调为|上调|下调|调整|提高到|涨到|涨了?租|降到|降低|降为|升到|升级|升[^学]{0,3}了|减到|加到|增加到|更新|更名|改名|变成|变为|移到|搬到|搬去|取代"
+    r"|接手|作废|不用了|写错|说错|弄错|记错|提前到"
+)
+TURN = re.compile(_TURN, re.IGNORECASE)
+"""Verbs that say outright that something changed."""
 CHANGE = re.compile(
-    r"\b(?:actually|instead|correct(?:ion|ed)|no longer|not .{1,40} (?:any ?more|but)|chang\w+|mov\w+"
-    r"|switch\w*|replac\w+|renam\w+"
-    r"|updat\w+|revis\w+|rais\w+|lower\w*|increas\w+|decreas\w+|reduc\w+|extend\w*|postpon\w+|push\w* (?:back"
-    r"|out)|bump\w*"
-    r"|brought forward|now|scrap that|make (?:it|that)|set .{1,40} to|turns out|supersed\w+|overrid\w+"
-    r"|took over|takes over|handed? (?:over|to)"
-    r"|as of (?:today|now)|from now on|going forward|forget (?:that|what)|old|new"
-    r"|previous(?:ly)?|former(?:ly)?"
-    r"|retir\w+|obsolete|deprecated|expired|no longer|rebased|rotated|migrated|belongs? to|passes to"
-    r"|after all|was .{1,40} (?:is|now))\b"
-    r"|改成|改为|改到|改用|改在|换成|换到|换为|更正|纠正|其实|不再|不是.{1,20}而是|推迟|提前|延期|延到|调整"
-    r"|调到|提高|降低|更新|更名|改名|现在|变成|移到|搬到|取代|接手|从现在起|以后|作废|不用了|换了|迁移到|旧的"
-    r"|新的|归",
+    rf"{_TURN}|\b(?:actually|not .{{1,40}} but|now|new|old|previous(?:ly)?|former(?:ly)?|set .{{1,40}} to|these days"
+    r"|as of (?:today|now)|from now on|going forward|obsolete|deprecated|expired|passes to|belongs? to|rebased|rotated"
+    r"|was .{1,40} (?:is|now)|only .{1,40} (?:can|could)|can only)\b"
+    r"|其实|现在|从现在起|以后|旧的|新的|归|提前",
     re.IGNORECASE,
 )
+"""Those, and words by which a change may be told."""
 TASK = re.compile(
     r"\b(?:to-?do|next (?:step|up|we|i)?|remain\w*|still (?:need|have|to|open|missing)|pending|in progress"
     r"|blocked|follow[- ]up|left to"
@@ -88,6 +98,12 @@ OUTCOME = re.compile(
     re.IGNORECASE,
 )
 
+CODE = re.compile(
+    r"[{};]\s*$|^\s*[<#/*|@$}\])]|</|/>|=>|->|\b(?:def|function|class|import|const|let|var|return) \w|^\s*[A-Za-z_][A-Za-z_\d.]*\s*[=:]\s*\S+$"
+    r"|^\s*[\w.]+\(.*\)$|\s[=!]=\s|\\[a-z]+\{|\\[(\[]|\\\w+"
+)
+"""A line of a program, a formula or markup, rather than a sentence."""
+
 _DATE = (
     r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?|\d{1,2}\s?[ap]m\b"
     r"|(?:\d{1,2}(?:st|nd|rd|th)?\s+)?\b(?:january|february|march|april|may(?=\s+\d)|june|july|august|september"
@@ -102,7 +118,7 @@ _CODE = (
     r"https?://[^\s)\]>\"'，。]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?:~|\.{1,2})?/\w[\w./-]*"
     r"|[A-Za-z_]\w*(?:[./:@\\]\w[\w-]*)+"
     r"|[A-Za-z]+_\w+|[A-Za-z]+(?:-\w+)*-\w*\d[\w-]*|\b(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{3,}\b"
-    r"|\b[a-z]+[A-Z]\w*|`[^`\n]{1,80}`|#\d+"
+    r"|\b[a-z]+[A-Z]\w*|(?<=[\u3400-\u9fff])[A-Za-z][\w.+#-]+|`[^`\n]{1,80}`|#\d+"
 )
 _QUOTED = r"\"[^\"\n]{2,60}\"|“[^”\n]{1,40}”|「[^」\n]{1,40}」"
 _COUNT = (
@@ -112,7 +128,7 @@ _COUNT = (
     r"|hours?|minutes?"
     r"|weeks?|months?|years?)?\b|[一二三四五六七八九十百千万两]+(?=[元块天个人年月周小时])"
 )
-_VALUE = re.compile(
+VALUE = re.compile(
     rf"{_CODE}|(?i:{_DATE})|{_NUMBER}|(?i:{_COUNT})|(?i:{closed.PATTERN})|{_QUOTED}", re.ASCII
 )
 _NAME = re.compile(
@@ -126,8 +142,8 @@ _EDGES = " \t\"'“”「」`.,;:!?()[]，。；：！？、"
 def values(text: str) -> frozenset[str]:
     """What must survive to the letter, in lower case: numbers, dates, identifiers, paths, addresses, quotes,"
     " names."""
-    rest = _VALUE.sub(",", text)
-    found = {_plain(match.group()) for match in (*_VALUE.finditer(text), *_NAME.finditer(rest))}
+    rest = VALUE.sub(",", text)
+    found = {_plain(match.group()) for match in (*VALUE.finditer(text), *_NAME.finditer(rest))}
     return frozenset(word for word in found if word)
 
 
@@ -152,8 +168,20 @@ def _has(text: str, value: str) -> bool:
     return False
 
 
+_COMPLEMENT = re.compile(
+    r"(?i:\b(?:is|are|was|will be|be|becomes?|called|named|to)|'s|’s) (?:an? |the )?([a-z][a-z-]+(?: [a-z-]+)?)"
+    r"(?=[.,;!?]|$)"
+    r"|(?:是|叫|为|在|用的?是?|由|成了?|换|到了?|归)([\u3400-\u9fff]{1,8}?)(?=负责|吧|了|[\W]|$)"
+)
+
+
+def said_to_be(text: str) -> frozenset[str]:
+    """What a sentence says that its subject is or became, where that is a word or two at the end of a clause."""
+    return frozenset(word.lower() for match in _COMPLEMENT.finditer(text) for word in match.groups() if word)
+
+
 def without_values(text: str) -> str:
-    return _NAME.sub(" ", _VALUE.sub(" ", text))
+    return _NAME.sub(" ", VALUE.sub(" ", text))
 
 
 def about(text: str) -> frozenset[str]:

@@ -28,7 +28,7 @@ _CONCEPTS: Mapping[str, str] = {
     " maintainer on-call oncall escalate sign-off 负责 负责人 联系人 审批 批准 主管 经理 接手 值班",
     "where": "region location located hosted host hosting cluster zone office address lives datacenter deploy deployed"
     " server venue room"
-    " city moved 地区 区域 地点 地址 位于 部署 机房 城市 办公室 房间 住",
+    " city moved 地区 区域 地点 地址 位于 部署 机房 城市 办公室 房间 住 搬",
     "storage": "database db datastore storage store backend engine persistence 数据库 存储",
     "reply": "reply replies answer answers respond response responses message messages explanation tone 回答 回复 答复",
     "clock": "timestamp timestamps clock clocks time times timezone hour 时间 时区 时刻",
@@ -83,7 +83,7 @@ _TYPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _SCOPE = re.compile(
-    r"\b(?:for|in|on|of|at|within|to)\s+(?:the\s+|our\s+|my\s+|its\s+"
+    r"\b(?:for|in|on|of|at|within)\s+(?:the\s+|our\s+|my\s+|its\s+"
     r"|all\s+)?([A-Za-z][\w-]*)(?:\s+([A-Za-z][\w-]*))?"
 )
 _ENVIRONMENTS = re.compile(

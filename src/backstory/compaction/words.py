@@ -99,6 +99,11 @@ def stem(word: str) -> str:
     return stem(_SAME[word]) if word in _SAME else word
 
 
+def has_meaning(word: str) -> bool:
+    """Whether a word in lower case, or one Chinese character, says what a sentence is about."""
+    return word not in _STOP and not _STOP_HAN.fullmatch(word)
+
+
 def terms(text: str) -> frozenset[str]:
     """What a text is about: stems, parts of names such as `requires-python`, pairs of Chinese characters."""
     found: set[str] = set()
