@@ -15,6 +15,7 @@ from backstory.compaction.closed import CLASSES
 from backstory.compaction.signs import (
     CHANGE,
     CODE,
+    LABEL,
     REFERS,
     TURN,
     VALUE,
@@ -87,6 +88,7 @@ def claim(text: str, about: frozenset[str]) -> Claim | None:
     """
     if is_open_question(text) or CODE.search(text):
         return None
+    text = LABEL.sub("", text)
     complements = said_to_be(text)
     rest = about - frozenset(stem(word) for said in complements for word in said.split())
     found = Claim(
@@ -94,7 +96,7 @@ def claim(text: str, about: frozenset[str]) -> Claim | None:
         values=values(text),
         complements=complements,
         about=frozenset(word for word in rest if word.isascii() and word not in _WEAK),
-        han=_CLAUSE.join(_HAN.findall(without_values(text))),
+        han=_chinese(text, complements),
         measured=frozenset(
             stem(word) for match in _MEASURED.finditer(text) for word in match.groups() if word
         ),
@@ -107,6 +109,13 @@ def claim(text: str, about: frozenset[str]) -> Claim | None:
         refers=bool(REFERS.match(text)),
     )
     return found if _size(found) <= _LONGEST and (found.values or complements) else None
+
+
+def _chinese(text: str, complements: frozenset[str]) -> str:
+    bare = without_values(text)
+    for said in complements:
+        bare = bare.replace(said, _CLAUSE)
+    return _CLAUSE.join(_HAN.findall(bare))
 
 
 def is_update(newer: Claim, older: Claim) -> bool:
@@ -130,7 +139,7 @@ def is_update(newer: Claim, older: Claim) -> bool:
         return False
     if kinds & CLASSES.keys() & given(newer.concepts & older.concepts):
         return True
-    if not kinds or len(_apart(types(new))) > 1 or len(_apart(types(old))) > 1:
+    if not kinds or _many(new) or _many(old):
         return False
     if kinds == {"word"}:
         return False
@@ -178,8 +187,9 @@ def _parallel(newer: Claim, older: Claim) -> bool:
     return bool(mine and theirs) and likeness(newer, older) >= ALIKE
 
 
-def _apart(kinds: frozenset[str]) -> frozenset[str]:
-    return frozenset("when" if kind in _WHEN else kind for kind in kinds)
+def _many(values: frozenset[str]) -> bool:
+    """Whether values are more than one; a day and its hour are one. Of several one is a key: "Chapter 4 has 31 pages"."""
+    return len(values) > 1 and not types(values) <= _WHEN
 
 
 def _shared(one: Claim, other: Claim) -> tuple[int, int]:

@@ -126,7 +126,7 @@ _COUNT = (
     r"|forty|fifty|sixty"
     r"|seventy|eighty|ninety|hundred|thousand|million|billion)[ -]?)+(?:dollars?|euros?|pounds?|percent|days?"
     r"|hours?|minutes?"
-    r"|weeks?|months?|years?)?\b|[一二三四五六七八九十百千万两]+(?=[元块天个人年月周小时])"
+    r"|weeks?|months?|years?)?\b|[一二三四五六七八九十百千万两]+(?=[元块天个人年月周小时点岁楼层号])"
 )
 VALUE = re.compile(
     rf"{_CODE}|(?i:{_DATE})|{_NUMBER}|(?i:{_COUNT})|(?i:{closed.PATTERN})|{_QUOTED}", re.ASCII
@@ -171,7 +171,7 @@ def _has(text: str, value: str) -> bool:
 _COMPLEMENT = re.compile(
     r"(?i:\b(?:is|are|was|will be|be|becomes?|called|named|to)|'s|’s) (?:an? |the )?([a-z][a-z-]+(?: [a-z-]+)?)"
     r"(?=[.,;!?]|$)"
-    r"|(?:是|叫|为|在|用的?是?|由|成了?|换|到了?|归)([\u3400-\u9fff]{1,8}?)(?=负责|吧|了|[\W]|$)"
+    r"|(?:[换改变调移搬]?(?:成|为|到|去|由)了?|是|叫|在|用的?是?|换|归)([\u3400-\u9fff]{1,8}?)(?=负责|吧|了|[\W]|$)"
 )
 
 

@@ -77,7 +77,7 @@ _TYPES: tuple[tuple[str, re.Pattern[str]], ...] = (
                 r"\d\s?(?:ms|s|sec\w*|min\w*|h|hours?|days?|weeks?|months?|years?|秒|分钟|小时|天|周|个月|年)$",
             ),
             ("path", r"^(?:~|\.{0,2})/|\w/\w"),
-            ("number", r"^[\d.,]+(?:\s?[kmgt]i?b)?$"),
+            ("number", r"^[\d.,]+(?:\s?[kmgt]i?b)?$|^[一二三四五六七八九十百千万两]+$"),
             ("mark", r"\d"),
         )
     ),
