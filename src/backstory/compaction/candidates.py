@@ -5,6 +5,7 @@ A later sentence that gives another value to the same thing takes the earlier on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,7 @@ from backstory.compaction.signs import (
 )
 from backstory.compaction.slots import roots
 from backstory.compaction.summary import Kind, Summary
-from backstory.compaction.words import is_greeting, is_question, is_thanks, sentences, words_of
+from backstory.compaction.words import heading_of, is_greeting, is_question, is_thanks, sentences, words_of
 from backstory.legality.arguments import clean_text
 from backstory.messages import Message, Part, Text, ToolCall, ToolResult, texts
 
@@ -37,6 +38,7 @@ _LINES = 12
 _BACK = 8
 """So many sentences back may lie what "it" refers to."""
 
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _WEIGHTS: Mapping[str, float] = {"user": 1.5, "assistant": 0.5, "tool": 0.0, "before": 2.5}
 
 
@@ -84,8 +86,11 @@ def _texts(message: Message) -> Iterator[tuple[str, str]]:
     role = message.role if message.role in ("user", "tool") else "assistant"
     for part in message.parts:
         if isinstance(part, Text):
-            for sentence in sentences(words_of(part.text)):
-                if not is_greeting(sentence) and not is_thanks(sentence):
+            said = words_of(part.text)
+            if role == "assistant":  # programs that it wrote are no facts, and long
+                said = _FENCED.sub("\n", said)
+            for sentence in sentences(said):
+                if not (is_greeting(sentence) or is_thanks(sentence) or heading_of(sentence)):
                     yield role, _short(sentence)
         elif isinstance(part, ToolCall):
             yield "tool", _short(f"{part.name}({part.arguments.strip()})")
@@ -222,7 +227,9 @@ def superseded(newer: Candidate, older: Sequence[Candidate]) -> list[Candidate]:
         if one.claim is None or not is_update(newer.claim, one.claim):
             continue
         alike = likeness(newer.claim, one.claim)
-        if "assistant" in (newer.role, one.role) and (alike < ALIKE or newer.role != "user" != one.role != newer.role):
+        if "assistant" in (newer.role, one.role) and (
+            alike < ALIKE or newer.role != "user" != one.role != newer.role
+        ):
             continue
         if alike >= SAME:
             gone.append(one)

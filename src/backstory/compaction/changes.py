@@ -1,8 +1,8 @@
 """Whether what is said later gives another value to what was said before: then the newest value wins.
 
 Two sentences are of one thing where they share their subject and nothing sets them apart; the later one is a change
-where both give it a value of one kind. A word of change ("moved", "改成") lowers what must be shared. Where another word
-stands before the same noun ("the upload limit", "the download limit") they are two things, and both stay.
+where both give it a value of one kind. A word of change ("moved", "改成") lowers what must be shared. Where another
+word stands before the same noun ("the upload limit", "the download limit") they are two things, and both stay.
 """
 
 from __future__ import annotations
@@ -37,16 +37,12 @@ _VAGUE = frozenset({"number", "mark", "path", "word"})
 """Kinds of values that many things have: alone they do not show that two sentences are about one."""
 _WHEN = frozenset({"date", "clock"})
 """Kinds that are told together: "Monday at 3pm"."""
-_WEAK = frozenset(
-    map(
-        stem,
-        (
-            "want need take get got give given use using make go gone come try see put keep set tell think only also just "
-            "really more less today new old current former previous last like good much many actually instead "
-            "after before already soon maybe onto into over under until than move change switch start write cost called named"
-        ).split(),
-    )
+_WEAK_WORDS = (
+    "want need take get got give given use using make go gone come try see put keep set tell think only also just "
+    "really more less today new old current former previous last like good much many actually instead after before "
+    "already soon maybe onto into over under until than move change switch start write cost called named"
 )
+_WEAK = frozenset(map(stem, _WEAK_WORDS.split()))
 """Words that do not tell which thing is meant."""
 _WORD = re.compile(r"[A-Za-z][\w'’-]*|[^\s\w]")
 _MEASURED = re.compile(
@@ -67,6 +63,8 @@ class Claim:
     """Latin words that tell which thing is meant."""
     words: frozenset[str]
     """Those, and the words of complements."""
+    size: int
+    """How many words it has; two Chinese characters count as one."""
     han: str
     """Chinese clauses, their values taken out."""
     measured: frozenset[str]
@@ -91,12 +89,19 @@ def claim(text: str, about: frozenset[str]) -> Claim | None:
     text = LABEL.sub("", text)
     complements = said_to_be(text)
     rest = about - frozenset(stem(word) for said in complements for word in said.split())
-    found = Claim(
+    latin = frozenset(word for word in rest if word.isascii() and word not in _WEAK)
+    han = _chinese(text, complements)
+    size = len(latin) + sum(map(has_meaning, han.replace(_CLAUSE, ""))) // 2
+    held = values(text)
+    if size > _LONGEST or not (held or complements):
+        return None
+    return Claim(
         words=about,
-        values=values(text),
+        values=held,
         complements=complements,
-        about=frozenset(word for word in rest if word.isascii() and word not in _WEAK),
-        han=_chinese(text, complements),
+        about=latin,
+        size=size,
+        han=han,
         measured=frozenset(
             stem(word) for match in _MEASURED.finditer(text) for word in match.groups() if word
         ),
@@ -108,7 +113,6 @@ def claim(text: str, about: frozenset[str]) -> Claim | None:
         turns=bool(TURN.search(text)),
         refers=bool(REFERS.match(text)),
     )
-    return found if _size(found) <= _LONGEST and (found.values or complements) else None
 
 
 def _chinese(text: str, complements: frozenset[str]) -> str:
@@ -120,10 +124,12 @@ def _chinese(text: str, complements: frozenset[str]) -> str:
 
 def is_update(newer: Claim, older: Claim) -> bool:
     """Whether the later of two sentences gives another value to what the earlier one is about."""
-    if set_apart(newer, older):
-        return False
     new, old = newer.values - older.values, older.values - newer.values
     kinds = types(new) & types(old)
+    if not kinds and not (newer.complements and older.complements) and not roots(new) & roots(old):
+        return False
+    if set_apart(newer, older):
+        return False
     shared, least = _shared(newer, older)
     near = shared > 0 and 2 * shared >= least
     if newer.changes:
@@ -151,14 +157,16 @@ def is_update(newer: Claim, older: Claim) -> bool:
 def likeness(newer: Claim, older: Claim) -> float:
     """How much of what two sentences say is the same, values left out, from 0 to 1."""
     shared, _ = _shared(newer, older)
-    return min(1.0, shared / (max(_size(newer), _size(older)) or 1))
+    return min(1.0, shared / (max(newer.size, older.size) or 1))
 
 
 def kinship(newer: Claim, older: Claim) -> int:
     """Words that two sentences share; those that are not a concept's own tell twice as much."""
     shared = newer.about & older.about
-    return 2 * len(shared) - len([word for word in shared if concepts(word)]) + sum(
-        len(run) for run in _runs(newer.han, older.han)
+    return (
+        2 * len(shared)
+        - len([word for word in shared if concepts(word)])
+        + sum(len(run) for run in _runs(newer.han, older.han))
     )
 
 
@@ -188,7 +196,7 @@ def _parallel(newer: Claim, older: Claim) -> bool:
 
 
 def _many(values: frozenset[str]) -> bool:
-    """Whether values are more than one; a day and its hour are one. Of several one is a key: "Chapter 4 has 31 pages"."""
+    """Whether values are more than one; a day and its hour are one. Of two one is a key: "Chapter 4 has 31 pages"."""
     return len(values) > 1 and not types(values) <= _WHEN
 
 
@@ -198,11 +206,7 @@ def _shared(one: Claim, other: Claim) -> tuple[int, int]:
     """
     runs = sum(len(run) // 2 for run in _runs(one.han, other.han))
     shared = len(one.about & other.about) + len(one.values & other.values) + runs
-    return shared, min(_size(one), _size(other))
-
-
-def _size(one: Claim) -> int:
-    return len(one.about) + sum(map(has_meaning, one.han.replace(_CLAUSE, ""))) // 2
+    return shared, min(one.size, other.size)
 
 
 def _runs(one: str, other: str) -> Iterator[str]:

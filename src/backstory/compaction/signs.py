@@ -51,9 +51,11 @@ _TURN = (
     r"|increas(?:e[ds]?|ing)|decreas(?:e[ds]?|ing)|reduc(?:e[ds]?|ing)|cut (?:to|down|from|the|our|my|it)"
     r"|(?:put|went|go(?:es|ing)?|gone|come|came|bring|brought) (?:\S+ ){0,3}?(?:up|down|forward|over) to"
     r"|doubl(?:ed|es)|halv(?:ed|es)|extend(?:ed|s|ing)|shorten(?:ed|s)?|postpon(?:e[ds]?|ing)|delay(?:ed|s)?|slip(?:ped|s)?"
-    r"|defer(?:red|s)?|reschedul(?:e[ds]?|ing)|resched\w*|push(?:ed|es|ing)? (?:\S+ ){0,3}?(?:back|out|to)|brought forward"
+    r"|defer(?:red|s)?|reschedul(?:e[ds]?|ing)"
+    r"|push(?:ed|es|ing)? (?:\S+ ){0,3}?(?:back|out|to)|brought forward"
     r"|bump(?:ed|s|ing)?|supersed(?:e[ds]?|ing)|overrid(?:es?|ing|den)|took over|takes? over|taken over|takes? the lead"
-    r"|hand(?:ed|s) (?:it )?(?:over|to)|retire[ds]?|migrat(?:e[ds]?|ing)|adjust(?:ed|s)?|instead|no longer|not .{1,40} any ?more"
+    r"|hand(?:ed|s) (?:it )?(?:over|to)|retire[ds]?|migrat(?:e[ds]?|ing)|adjust(?:ed|s)?"
+    r"|instead|no longer|not .{1,40} any ?more"
     r"|scrap|disregard|forget (?:that|what|about)|mistyped|typo|misspoke|my mistake|made a mistake|turns out|after all"
     r"|make (?:it|that)|rather than|was wrong)\b"
     r"|改成|改为|改到|改用|改在|改由|换成|换到|换为|换了|换[\u3400-\u9fff]{1,4}了|更正|纠正|更改|变更|不是.{1,20}而是|推迟|延误|延期|延到|延长|挪到|顺延"
@@ -99,8 +101,8 @@ OUTCOME = re.compile(
 )
 
 CODE = re.compile(
-    r"[{};]\s*$|^\s*[<#/*|@$}\])]|</|/>|=>|->|\b(?:def|function|class|import|const|let|var|return) \w|^\s*[A-Za-z_][A-Za-z_\d.]*\s*[=:]\s*\S+$"
-    r"|^\s*[\w.]+\(.*\)$|\s[=!]=\s|\\[a-z]+\{|\\[(\[]|\\\w+"
+    r"[{};]\s*$|^\s*(?://|<[a-z!/]|[}\])])|</|/>|\s[=!]==?\s|=>|^\s*(?:def|function|const|var|async def) \w"
+    r"|^\s*(?:import|from) [\w.]+(?: import .*)?$|^\s*[\w.]+\s*=.*[)\]]$|^\s*[\w.]+\([^)]*\)$|\\[a-z]+\{|\\[(\[]"
 )
 """A line of a program, a formula or markup, rather than a sentence."""
 
@@ -128,9 +130,7 @@ _COUNT = (
     r"|hours?|minutes?"
     r"|weeks?|months?|years?)?\b|[一二三四五六七八九十百千万两]+(?=[元块天个人年月周小时点岁楼层号])"
 )
-VALUE = re.compile(
-    rf"{_CODE}|(?i:{_DATE})|{_NUMBER}|(?i:{_COUNT})|(?i:{closed.PATTERN})|{_QUOTED}", re.ASCII
-)
+VALUE = re.compile(rf"{_CODE}|(?i:{_DATE})|{_NUMBER}|(?i:{_COUNT})|(?i:{closed.PATTERN})|{_QUOTED}", re.ASCII)
 _NAME = re.compile(
     r"(?<=[a-z0-9,;(] )[A-Z][A-Za-z'’-]*(?: [A-Z][A-Za-z'’-]+)*|(?:(?<=: )|(?<=[.!?] )"
     r"|^)[A-Z][a-z'’-]+(?: [A-Z][a-z'’-]+)+"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from backstory.compaction import closed
 from backstory.compaction.signs import without_values
@@ -135,9 +136,12 @@ def concepts(text: str) -> frozenset[str]:
 
 def types(values: frozenset[str]) -> frozenset[str]:
     """The kinds of values: money, a date, a link, …; of a bare word, ``word``."""
-    return frozenset(
-        next((name for name, shape in _TYPES if shape.search(value)), "word") for value in values
-    )
+    return frozenset(map(_type, values))
+
+
+@lru_cache(maxsize=4_096)
+def _type(value: str) -> str:
+    return next((name for name, shape in _TYPES if shape.search(value)), "word")
 
 
 _GIVEN: Mapping[str, frozenset[str]] = {
