@@ -9,6 +9,7 @@ import pytest
 import backstory
 from backstory.compaction.policy import Policy
 from backstory.errors import BudgetExceeded, ConfigurationError, ModelUnavailable, SessionBusy
+from backstory.formats import wire_format
 from backstory.messages import assistant
 from backstory.models.base import Answer
 from backstory.models.scripted import Play, Reply, ScriptedModel, calls
@@ -227,6 +228,84 @@ async def test_one_giant_turn_is_compacted_inside_itself():
         assert view.live()[0].message.text == "the great task"
         check_log(await records_of(bs.store))
         legal(model)
+
+
+# --- who is asked, and how ---------------------------------------------------------------------
+
+
+def both(asked, *, within=GOOD, alone=GOOD):
+    """A model that answers, and writes summaries in the conversation itself, or alone: it says in `asked` which."""
+
+    def reply(body):
+        text = str(body)
+        if "You keep the memory" in text:
+            asked.append(("alone", body))
+            return alone
+        if "no part of the conversation" in text:
+            asked.append(("within", body))
+            return within
+        return "Noted."
+
+    return reply
+
+
+@pytest.mark.parametrize("target", ["openai_chat", "openai_responses", "anthropic", "gemini"])
+async def test_the_sessions_own_model_is_asked_in_the_conversation_that_it_has_in_its_cache(target):
+    asked: list[tuple[str, dict]] = []
+    model = ScriptedModel(both(asked), name="main", target=target, window=9_000)
+    bs = opened(model=model)
+    async with bs:
+        number = await fill(bs, 0.72)
+        assert [how for how, _ in asked] == ["within"]
+        place = next(n for n, b in enumerate(model.requests) if "no part of the conversation" in str(b))
+        before, body = model.requests[place - 1 : place + 1]
+        form = wire_format(model.target.format)
+        assert body[form.ITEMS][: len(before[form.ITEMS])] == before[form.ITEMS]
+        assert len(body[form.ITEMS]) == len(before[form.ITEMS]) + 2, "the answer, and what is asked"
+        while not await kinds(bs, "summary"):
+            await bs.say("s", long(number))
+            number += 1
+        (record,) = await kinds(bs, "summary")
+        assert record.data["summary"]["by"] == "main"
+        assert record.data["usage"]["cached"] > 0.7 * record.data["usage"]["input"]
+
+
+async def test_where_the_conversation_leads_it_astray_the_model_is_asked_alone():
+    asked: list[tuple[str, dict]] = []
+    model = ScriptedModel(
+        both(asked, within=calls(("look", {"n": 1}))), name="main", legal=False, window=9_000
+    )
+    bs = opened(model=model)
+    async with bs:
+        number = await fill(bs, 0.72)
+        assert [how for how, _ in asked] == ["within", "alone"]
+        while not await kinds(bs, "summary"):
+            await bs.say("s", long(number))
+            number += 1
+        (record,) = await kinds(bs, "summary")
+        assert record.data["summary"]["by"] == "main"
+        assert record.data["refused"] == ["it is a tool call"]
+
+
+async def test_an_item_of_a_providers_own_compaction_goes_back_to_it_verbatim_and_to_nobody_else():
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
+    said = [{"role": "user", "content": "hi"}, item, {"role": "user", "content": "go on"}]
+    again = backstory.convert(said, source="openai_responses", target="openai_responses")
+    assert item in again.messages
+    for target in ("openai_chat", "anthropic", "gemini"):
+        converted = backstory.convert(said, source="openai_responses", target=target)
+        assert "gAAA" not in str(converted.messages)
+        assert converted.losses
+    block = {"type": "compaction", "content": "what was said", "signature": "sig1"}
+    blocks = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [block, {"type": "text", "text": "hello"}]},
+        {"role": "user", "content": "go on"},
+    ]
+    again = backstory.convert(blocks, source="anthropic", target="anthropic")
+    assert block in again.messages[1]["content"]
+    for target in ("openai_chat", "openai_responses", "gemini"):
+        assert "sig1" not in str(backstory.convert(blocks, source="anthropic", target=target).messages)
 
 
 # --- what goes wrong ---------------------------------------------------------------------------

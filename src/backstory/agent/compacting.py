@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backstory.agent.active import Turn
 from backstory.agent.requests import Frozen, Request, Shape, frozen_epoch
+from backstory.formats import wire_format
 from backstory.models.base import Model
 from backstory.sessions.session import Session
 from backstory.tokens.messages import count_message
@@ -51,6 +52,12 @@ async def after_answer(compactor: Compactor, turn: Turn, shape: Shape, model: Mo
     """Have a summary prepared where the turn that ended has passed the soft mark. The session is held."""
     if not turn.requests or turn.answer is None or turn.session.view.turn is not None:
         return
-    answer = count_message(turn.answer, shape.counter, shape.target.format)
-    last = turn.requests[-1]
-    await compactor.after_turn(turn.session, frame_of(shape, last.frozen), model, last.ledger.total + answer)
+    last, view = turn.requests[-1], turn.session.view
+    answer = [record.message for record in view.of_turn(turn.number) if record.seq > view.request_seq]
+    used = last.ledger.total + sum(
+        count_message(message, shape.counter, shape.target.format) for message in answer
+    )
+    form = wire_format(shape.target.format)
+    said = form.write(answer, shape.target).items
+    sent = {**last.body, form.ITEMS: [*last.body[form.ITEMS], *said]}
+    await compactor.after_turn(turn.session, frame_of(shape, last.frozen), model, used, sent=sent)

@@ -17,19 +17,31 @@ _RESULT = 300
 
 _ASK = {
     "en": (
-        "You keep the memory of a conversation. Below is a part of it that will no longer be shown; your summary "
-        "stands for it. Write it in English, under these headings, leaving out those with nothing to say:\n{headings}\n"
+        "Write it in English, under these headings, leaving out those with nothing to say:\n{headings}\n"
         'One line for each item, beginning with "- ". Keep every name, number, date, path, identifier and rule '
         "to the letter. Where a value changed, write the newest one alone. Say what is still to be done, and what was "
         "asked last. Add nothing of your own, call no tool, answer nobody. At most {words} words."
     ),
     "zh": (
-        "你负责保存一段对话的记忆。下面这一部分以后不再显示，由你的摘要代替。"
         "请用中文，按以下标题写，没有内容的标题省略：\n{headings}\n"
         "每项一行，以“- ”开头。人名、数字、日期、路径、标识符和规则必须原样保留。"
         "数值有变化时只写最新的。写明还有什么没做完，以及最后的要求。"
         "不要添加自己的内容，不要调用工具，不要回答任何人。最多 {words} 字。"
     ),
+}
+_BELOW = {
+    "en": (
+        "You keep the memory of a conversation. Below is a part of it that will no longer be shown; your summary "
+        "stands for it."
+    ),
+    "zh": "你负责保存一段对话的记忆。下面这一部分以后不再显示，由你的摘要代替。",
+}
+_ABOVE = {
+    "en": (
+        "This is no part of the conversation, and is not to be answered: the older part of it will soon no longer be "
+        "shown. Write the summary that will stand for it."
+    ),
+    "zh": "这不是对话的一部分，不需要回答：对话较早的部分很快将不再显示。请写出代替它的摘要。",
 }
 _BEFORE = {"en": "Summary so far, to be carried on:", "zh": "到目前为止的摘要，请在此基础上续写："}
 _TOPIC = {"en": "Above all, keep what concerns: {topic}", "zh": "尤其保留与此有关的内容：{topic}"}
@@ -61,16 +73,30 @@ def ask(
     summary's limit.
     """
     spoken = language or language_of(messages, previous)
-    headings = "\n".join(f"## {HEADINGS[spoken][kind]}" for kind in KINDS)
-    words = max(40, int(tokens * (0.6 if spoken == "en" else 0.8)))
-    told = [_ASK[spoken].format(headings=headings, words=words)]
-    if topic.strip():
-        told.append(_TOPIC[spoken].format(topic=clean_text(" ".join(topic.split()))[:500]))
+    told = [_BELOW[spoken], *_told(tokens, topic, spoken)]
     given = []
     if previous is not None and previous.rendered.strip():
         given += [_BEFORE[spoken], previous.rendered]
     given += [_NOW[spoken], transcript(messages, count, spoken)]
     return [system("\n\n".join(told)), user("\n\n".join(given))]
+
+
+def ask_within(tokens: int, *, topic: str = "", language: str = "en") -> Message:
+    """The same as the user's next message in the conversation itself, whose beginning the provider has in its cache.
+
+    The summary so far stands in the system block of that conversation.
+    """
+    return user("\n\n".join([_ABOVE[language], *_told(tokens, topic, language)]))
+
+
+def _told(tokens: int, topic: str, language: str) -> list[str]:
+    """What a summary is to be."""
+    headings = "\n".join(f"## {HEADINGS[language][kind]}" for kind in KINDS)
+    words = max(40, int(tokens * (0.6 if language == "en" else 0.8)))
+    told = [_ASK[language].format(headings=headings, words=words)]
+    if topic.strip():
+        told.append(_TOPIC[language].format(topic=clean_text(" ".join(topic.split()))[:500]))
+    return told
 
 
 def transcript(messages: Sequence[Message], count: Callable[[str], int], language: str = "en") -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from backstory.compaction.policy import mark
 from backstory.errors import SessionBusy, StoreError
@@ -23,7 +24,7 @@ from backstory.sessions.summaries import summary_record
 from backstory.stores.clock import Clock
 from backstory.stores.values import SessionId
 from backstory.upkeep.spans import Frame, Plan, holds, live_turns, plan
-from backstory.upkeep.summarise import Breaker, Compaction, Written, summarise
+from backstory.upkeep.summarise import Breaker, Compaction, Prefix, Written, summarise
 
 T = TypeVar("T")
 logger = logging.getLogger("backstory.upkeep")
@@ -72,13 +73,21 @@ class Compactor:
 
     # --- in the background -------------------------------------------------------------------
 
-    async def after_turn(self, session: Session, frame: Frame, model: Model | None, used: int) -> bool:
+    async def after_turn(
+        self,
+        session: Session,
+        frame: Frame,
+        model: Model | None,
+        used: int,
+        *,
+        sent: Mapping[str, Any] | None = None,
+    ) -> bool:
         """SAVE: begin to prepare a summary where the soft mark is passed. Whether one is being prepared.
 
-        `used` are the tokens of the turn's last request with its answer. Only what is to be told is looked up here,
-        while the session is held; the model is asked in a task of its own.
+        `used` are the tokens of the turn's last request with its answer, `sent` is their body, for `model`. Only what
+        is to be told is looked up here, while the session is held; the model is asked in a task of its own.
         """
-        place, model = session.id, self._model(model)
+        place, own, model = session.id, model, self._model(model)
         passed = mark(used, frame.budget.tokens, self.settings.policy, live_turns(session.view))
         if not passed or model is None or self._breaker.is_open(model.name):
             return False
@@ -94,13 +103,23 @@ class Compactor:
         if made is None:
             _keep(self._vain, place, used)
             return False
-        task = asyncio.create_task(self._prepare(place, made, frame, model), name=f"compact {place}")
+        prefix = Prefix(body=sent, tokens=used) if sent is not None and model is own else None
+        task = asyncio.create_task(self._prepare(place, made, frame, model, prefix), name=f"compact {place}")
         self._tasks[place] = task
         task.add_done_callback(lambda done: self._done(place, done))
         return True
 
-    async def _prepare(self, id: SessionId, made: Plan, frame: Frame, model: Model) -> None:
-        written = await summarise(made, frame, model, seconds=self.settings.timeout, breaker=self._breaker)
+    async def _prepare(
+        self, id: SessionId, made: Plan, frame: Frame, model: Model, prefix: Prefix | None
+    ) -> None:
+        written = await summarise(
+            made,
+            frame,
+            model,
+            seconds=self.settings.timeout,
+            breaker=self._breaker,
+            prefix=prefix,
+        )
         if not written.failed:  # one without a model takes no time: there is nothing to prepare
             _keep(self._prepared, id, Prepared(plan=made, written=written))
 

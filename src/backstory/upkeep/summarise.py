@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from backstory.compaction.ask import ask, chunks, transcript
+from backstory.compaction.ask import ask, ask_within, chunks, transcript
 from backstory.compaction.check import check
-from backstory.compaction.extract import extract
+from backstory.compaction.extract import extract, language_of
 from backstory.compaction.policy import Policy
 from backstory.compaction.summary import Summary
 from backstory.errors import ConfigurationError, ModelError
 from backstory.formats import wire_format
 from backstory.formats.request import request_body
 from backstory.messages import Message
-from backstory.models.base import Answer, Model, Usage
+from backstory.models.base import Model, Usage
 from backstory.models.billing import total
 from backstory.stores.clock import Clock
 from backstory.upkeep.spans import Frame, Plan
@@ -32,6 +33,10 @@ MOST_PIECES = 8
 
 FRAMING = 600
 """Tokens of a summariser's window for what it is told to do."""
+
+CACHED = 0.1
+"""What input costs that the provider's cache serves, of the full price: about that with OpenAI, Anthropic and Gemini
+(DESIGN, The one idea)."""
 
 CAUTIOUS_WINDOW = 16_384
 """Tokens, where a summariser does not say how large its window is."""
@@ -65,17 +70,16 @@ class Compaction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """A summary with how it came about: why a model's was refused, what the model billed, and its name."""
+    """A summary with how it came about: why a model's was refused, what the model billed, and its name.
+
+    `failed`: a model was asked in vain, and the text was extracted.
+    """
 
     summary: Summary
     refused: tuple[str, ...] = ()
+    failed: bool = False
     usage: Usage = field(default_factory=lambda: Usage(input=0, output=0))
     model: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether a model was asked in vain, so that the text was extracted."""
-        return bool(self.refused)
 
 
 class Breaker:
@@ -99,69 +103,140 @@ class Breaker:
             self._failed.pop(model, None)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prefix:
+    """The body of the session's last request with its answer, `tokens` long, which the provider has in its cache."""
+
+    body: Mapping[str, Any]
+    tokens: int
+
+
 async def summarise(
-    plan: Plan, frame: Frame, model: Model | None, *, seconds: float, breaker: Breaker, topic: str = ""
+    plan: Plan,
+    frame: Frame,
+    model: Model | None,
+    *,
+    seconds: float,
+    breaker: Breaker,
+    topic: str = "",
+    prefix: Prefix | None = None,
 ) -> Written:
     """The summary of a plan. Its text is empty where there is no room for any.
 
-    Raises nothing but what is no fault of a model's: a failed, slow, or lying one is told of in `refused`.
+    With a `prefix`, which must be the same model's, that model is asked in the conversation itself where that is
+    cheaper; what it says then is checked like anything else, and where it is refused, the model is asked again as any
+    summariser is. Raises nothing but what is no fault of a model's: one that fails is told of in `refused`.
     """
     count = frame.text
     if model is None or breaker.is_open(model.name):
         made = extract(plan.messages, tokens=plan.limit, count=count, previous=plan.previous, topic=topic)
         return Written(summary=made)
-    room = (model.window or CAUTIOUS_WINDOW) * 4 // 5 - 2 * plan.limit - FRAMING
-    pieces = chunks(plan.messages, window=max(room, FRAMING), count=count)
-    summary = plan.previous
-    if len(pieces) > MOST_PIECES:
-        older = [message for piece in pieces[:-MOST_PIECES] for message in piece]
-        summary = extract(older, tokens=plan.limit, count=count, previous=summary, topic=topic)
-        pieces = pieces[-MOST_PIECES:]
-    usage = Usage(input=0, output=0)
-    refused: list[str] = []
-    left = list(pieces)
+    attempt = _Attempt(plan=plan, frame=frame, model=model, topic=topic)
     try:
         async with asyncio.timeout(seconds):
-            while left:
-                answer = await _asked(left[0], plan, frame, model, summary, topic)
-                if answer.usage is not None:
-                    usage = total(usage, answer.usage)
-                verdict = check(
-                    answer.text,
-                    left[0],
-                    previous=summary,
-                    limit=plan.limit,
-                    replaces=count(transcript(left[0], count)) + (count(summary.rendered) if summary else 0),
-                    count=count,
-                    by=model.name,
-                    finish=answer.finish,
-                )
-                if verdict.summary is None:
-                    refused.append(verdict.why)
+            if prefix is not None and _is_cheaper(prefix, plan, frame, model):
+                await attempt.within(prefix)
+            while attempt.left:
+                if not await attempt.piece():
                     break
-                summary = verdict.summary
-                del left[0]
     except TimeoutError:
-        refused.append(f"{model.name} gave none within {seconds:g} s")
+        attempt.refused.append(f"{model.name} gave none within {seconds:g} s")
     except ModelError as error:
-        refused.append(f"{type(error).__name__}: {error}")
-    breaker.told(model.name, failed=bool(refused))
-    if left:
-        logger.warning("a summary by %s is not used: %s", model.name, "; ".join(refused))
-        rest = [message for piece in left for message in piece]
+        attempt.refused.append(f"{type(error).__name__}: {error}")
+    breaker.told(model.name, failed=bool(attempt.left))
+    summary = attempt.summary
+    if attempt.left:
+        logger.warning("a summary by %s is not used: %s", model.name, "; ".join(attempt.refused))
+        rest = [message for piece in attempt.left for message in piece]
         summary = extract(rest, tokens=plan.limit, count=count, previous=summary, topic=topic)
     assert summary is not None
-    return Written(summary=summary, refused=tuple(refused), usage=usage, model=model.name)
+    return Written(
+        summary=summary,
+        refused=tuple(attempt.refused),
+        failed=bool(attempt.left),
+        usage=attempt.usage,
+        model=model.name,
+    )
 
 
-async def _asked(
-    messages: Sequence[Message],
-    plan: Plan,
-    frame: Frame,
-    model: Model,
-    previous: Summary | None,
-    topic: str,
-) -> Answer:
-    asked = ask(messages, tokens=plan.limit, count=frame.text, previous=previous, topic=topic)
-    written = wire_format(model.target.format).write(asked, model.target)
-    return await model.complete(request_body(model.target, written))
+def _is_cheaper(prefix: Prefix, plan: Plan, frame: Frame, model: Model) -> bool:
+    """Whether reading the whole conversation from the cache costs less than reading the span anew, and fits."""
+    span = sum(frame.text(transcript([message], frame.text)) for message in plan.messages)
+    needed = prefix.tokens + plan.limit + FRAMING
+    window = model.window or ((frame.budget.tokens or 0) + frame.budget.reserve)
+    return prefix.tokens * CACHED < span and (not window or needed <= window)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Attempt:
+    """One attempt of a model: the summary so far, and the pieces of the span that are left to be told of."""
+
+    plan: Plan
+    frame: Frame
+    model: Model
+    topic: str
+    summary: Summary | None = None
+    left: list[Sequence[Message]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=lambda: Usage(input=0, output=0))
+
+    def __post_init__(self) -> None:
+        plan, count = self.plan, self.frame.text
+        room = (self.model.window or CAUTIOUS_WINDOW) * 4 // 5 - 2 * plan.limit - FRAMING
+        self.left = chunks(plan.messages, window=max(room, FRAMING), count=count)
+        self.summary = plan.previous
+        if len(self.left) > MOST_PIECES:
+            older = [message for piece in self.left[:-MOST_PIECES] for message in piece]
+            self.left = self.left[-MOST_PIECES:]
+            self.summary = extract(
+                older, tokens=plan.limit, count=count, previous=self.summary, topic=self.topic
+            )
+
+    async def within(self, prefix: Prefix) -> None:
+        """Ask in the conversation itself, for all pieces at once."""
+        form, plan = wire_format(self.model.target.format), self.plan
+        language = language_of(plan.messages, plan.previous)
+        asked = form.write([ask_within(plan.limit, topic=self.topic, language=language)], self.model.target)
+        body = {**prefix.body, form.ITEMS: [*prefix.body[form.ITEMS], *asked.items]}
+        if await self._takes(body, plan.messages, plan.previous):
+            self.left = []
+
+    async def piece(self) -> bool:
+        """Ask for the next piece, building on the summary so far. Whether the answer was taken."""
+        asked = ask(
+            self.left[0],
+            tokens=self.plan.limit,
+            count=self.frame.text,
+            previous=self.summary,
+            topic=self.topic,
+        )
+        body = request_body(
+            self.model.target, wire_format(self.model.target.format).write(asked, self.model.target)
+        )
+        if not await self._takes(body, self.left[0], self.summary):
+            return False
+        del self.left[0]
+        return True
+
+    async def _takes(
+        self, body: Mapping[str, Any], messages: Sequence[Message], previous: Summary | None
+    ) -> bool:
+        answer = await self.model.complete(body)
+        if answer.usage is not None:
+            self.usage = total(self.usage, answer.usage)
+        count = self.frame.text
+        verdict = check(
+            answer.text,
+            messages,
+            previous=previous,
+            limit=self.plan.limit,
+            replaces=count(transcript(messages, count)) + (count(previous.rendered) if previous else 0),
+            count=count,
+            by=self.model.name,
+            finish=answer.finish,
+        )
+        if verdict.summary is None:
+            self.refused.append(verdict.why)
+            return False
+        self.summary = verdict.summary
+        return True
