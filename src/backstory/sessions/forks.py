@@ -14,6 +14,7 @@ from typing import Any
 
 from backstory.errors import LeaseHeld, SessionBusy
 from backstory.records import NewRecord, Record, from_line, to_line
+from backstory.sessions.archive import archived
 from backstory.sessions.session import Session
 from backstory.sessions.view import View
 from backstory.stores.base import Store
@@ -25,13 +26,21 @@ PAGE = 512
 Older = list[list[Any]]
 
 
-async def pages(store: Store, id: SessionId, *, before: int | None = None) -> AsyncIterator[list[Record]]:
-    """The whole log of a session, or what lies before a place, oldest first, a page at a time."""
+async def pages(
+    store: Store, id: SessionId, *, before: int | None = None, raw: bool = False
+) -> AsyncIterator[list[Record]]:
+    """The whole log of a session, or what lies before a place, oldest first, a page at a time.
+
+    With what was archived in its place; `raw`: with the record that stands for it. Raises `StoreDamaged` where a
+    segment of the archive cannot be read.
+    """
     after = 0
-    while True:
-        records = await store.read(id, after=after, before=before, limit=PAGE)
-        if not records:
-            return
+    first = await store.read(id, limit=1)
+    if not raw and first and first[0].kind == "archived":
+        async for records in archived(store, id.scope, first[0], before=before):
+            yield records
+        after = first[0].seq
+    while records := await store.read(id, after=after, before=before, limit=PAGE):
         yield records
         after = records[-1].seq
 

@@ -24,6 +24,7 @@ from backstory.legality.arguments import clean_text
 from backstory.messages import Message, Text
 from backstory.records import NewRecord, Record, new_message
 from backstory.sessions import forks
+from backstory.sessions.archive import read_through
 from backstory.sessions.forks import pages as pages
 from backstory.sessions.session import Session
 from backstory.sessions.view import Span, View
@@ -75,7 +76,9 @@ def shown_turns(view: View) -> list[int]:
 async def _hide(session: Session, chosen: Sequence[int]) -> Undone:
     view = session.view
     spans = [view.spans[number] for number in chosen]
-    records = await session.store.read(session.id, after=spans[0].first - 1, before=spans[-1].last + 1)
+    records = await read_through(
+        session.store, session.id, after=spans[0].first - 1, before=spans[-1].last + 1
+    )
     messages = [r for r in records if r.kind == "message" and r.turn in chosen and not view.is_hidden(r.seq)]
     tools = tuple(dict.fromkeys(call.name for record in messages for call in record.message.calls))
     said = next((record.message for record in messages if record.message.role == "user"), None)
@@ -274,7 +277,7 @@ async def retract(session: Session, why: str = "") -> Message:
     shown = shown_turns(view)
     number = shown[-1] if shown else 0
     span = view.spans.get(number, Span(1, 0))
-    found = await session.store.read(session.id, after=span.first - 1, before=span.last + 1)
+    found = await read_through(session.store, session.id, after=span.first - 1, before=span.last + 1)
     said = [r for r in found if r.kind == "message" and r.turn == number and not view.is_hidden(r.seq)]
     answer: list[Record] = []
     while said and said[-1].message.role == "assistant" and not said[-1].message.calls:

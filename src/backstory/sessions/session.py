@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import logging
 import uuid
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from typing import Any
 
 from backstory.errors import StoreDamaged
 from backstory.records import NewRecord, Record
+from backstory.sessions.archive import read_through
 from backstory.sessions.view import View, fold
 from backstory.stores.base import Store
 from backstory.stores.values import Appended, Lease, LeaseRequest, SessionId
@@ -96,7 +98,8 @@ class Session:
             before, page = found[-1].first, min(page * 2, LARGEST_PAGE)
         view = fold(reversed(newest_first), begun)
         if view.loaded > view.start:
-            view.load([record for record in reversed(older) if record.seq >= view.start])
+            live = itertools.takewhile(lambda r: r.seq >= view.start and r.kind != "archived", older)
+            view.load(list(live)[::-1])
         return view
 
     async def load(self, tokens: int | None, count: Callable[[Record], int] = lambda _: 0) -> None:
@@ -116,12 +119,19 @@ class Session:
             if not found:
                 view.loaded = view.start
                 break
-            view.load(found[::-1])
+            view.load(await self._with_archived(found[::-1]))
             page = min(page * 2, LARGEST_PAGE)
         span = view.spans.get(view.messages[0].turn) if view.messages else None
         if span is not None and view.start < view.loaded and span.first < view.loaded:
             after = max(span.first, view.start) - 1
-            view.load(await self.store.read(self.id, after=after, before=view.loaded))
+            view.load(await read_through(self.store, self.id, after=after, before=view.loaded))
+
+    async def _with_archived(self, records: list[Record]) -> list[Record]:
+        """Records from where replay begins on; an undo may have put that into the archive."""
+        if not records or records[0].kind != "archived":
+            return records
+        after = self.view.start - 1
+        return await read_through(self.store, self.id, after=after, before=records[-1].seq + 1)
 
     async def append(
         self,

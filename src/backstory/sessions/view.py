@@ -175,9 +175,12 @@ class View:
         }
 
     @staticmethod
-    def from_snapshot(record: Record) -> View:
-        """The view as it was right before a snapshot, with no messages loaded. Raises `StoreDamaged`."""
-        data = record.data
+    def from_snapshot(record: Record, state: Mapping[str, Any] | None = None) -> View:
+        """The view as it was right before a snapshot, with no messages loaded. Raises `StoreDamaged`.
+
+        `state` is another place where the state stands than the record's own data.
+        """
+        data = record.data if state is None else state
         try:
             view = View(
                 head=record.seq,
@@ -351,6 +354,17 @@ def _history_entry(view: View, record: Record) -> None:
     view.entries = [*view.entries, record.data["text"]][-32:]
 
 
+def _archived(view: View, record: Record) -> None:
+    """What is archived was folded when it was: its state stands in its record. (One without is a bare tombstone.)"""
+    state = record.data.get("state")
+    if state is None:
+        return
+    folded = View.from_snapshot(record, state)
+    folded.snapshot = state["before"]
+    for each in dataclasses.fields(View):
+        setattr(view, each.name, getattr(folded, each.name))
+
+
 def _snapshot(view: View, record: Record) -> None:
     view.snapshot = record.seq
 
@@ -371,5 +385,6 @@ _FOLDS = {
     "meta": _meta,
     "fork": _fork,
     "history_entry": _history_entry,
+    "archived": _archived,
     "snapshot": _snapshot,
 }

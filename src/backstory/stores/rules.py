@@ -129,6 +129,12 @@ def replaced(
             raise InvalidInput(f"a span lies within 1 … {head}, not {span.first} … {span.last}")
         if span.first <= end:
             raise InvalidInput(f"the span {span.first} … {span.last} overlaps another")
+        places = [span.first - 1, *(record.seq for record in span.records)]
+        dense = all(r.first == place + 1 for r, place in zip(span.records, places, strict=False))
+        if span.records and not (dense and places[-1] == span.last):
+            raise InvalidInput(
+                f"the records that come back are not those of the span {span.first} … {span.last}"
+            )
     return _replaced(records, spans, at=at)
 
 
@@ -141,7 +147,7 @@ def _replaced(records: Iterable[Record], spans: list[Replacement], *, at: str) -
         elif record.first < span.first or record.seq > span.last:
             raise InvalidInput(f"the span {span.first} … {span.last} cuts through an older replacement")
         elif record.seq == span.last:
-            yield from stamp([span.record], seq=span.last, at=at, first=span.first)
+            yield from span.records or stamp([span.record], seq=span.last, at=at, first=span.first)
             span = next(waiting, None)
 
 

@@ -93,12 +93,14 @@ class Appended:
 class Replacement:
     """For a rewrite: one record that takes the place of the span `first` … `last`.
 
-    It keeps the place `last`; places are never given again. The span may cover older replacements whole.
+    It keeps the place `last`; places are never given again. The span may cover older replacements whole. With
+    `records` these come back instead, with their own places, which are those of the span, and lines.
     """
 
     first: int
     last: int
     record: NewRecord
+    records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -66,7 +66,7 @@ async def examine(
             kept = await _repair(store, id, findings)
         elif report.damage:
             findings += [damage(each) for each in report.damage]
-        records = [record async for page in pages(store, id) for record in page]
+        records = [record async for page in pages(store, id, raw=True) for record in page]
     except (NewerFormat, StoreDamaged, StoreUnavailable) as error:
         findings.append(Finding(level="broken", what=str(error)))
         return Checkup(session=id, findings=tuple(findings), kept=kept)
