@@ -65,6 +65,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "docstring_parser": ("backstory.agent",),
     "regex": ("backstory.agent.toolbox",),
     "yaml": ("backstory.agent.toolbox",),
+    "zstandard": ("backstory.sessions.archive",),
 }
 
 # "module:function" -> why a failure of any kind may be caught there: a loop that must survive a plug-in.

@@ -21,7 +21,15 @@ from backstory.sessions import archive as segments_module
 from backstory.sessions import operations
 from backstory.sessions.archive import packed, segments, unpacked
 from backstory.sessions.session import Session
-from backstory.stores import FilesStore, InMemoryStore, PostgresStore, RedisStore, SessionId, SqliteStore
+from backstory.stores import (
+    FilesStore,
+    InMemoryStore,
+    PostgresStore,
+    RedisStore,
+    SessionId,
+    SqliteStore,
+    Store,
+)
 from backstory.upkeep.archive import Cap, archive, restore
 from backstory.upkeep.doctor import examine
 from tests.sessions.support import S, check_log, legal, said, view_of
@@ -59,6 +67,7 @@ async def lines(store, id=S):
 @pytest.fixture(params=["memory", "files", "sqlite", "postgres", "redis"])
 async def store(request, tmp_path):
     number = next(names)
+    made: Store
     if request.param == "memory":
         made = InMemoryStore()
     elif request.param == "files":
@@ -134,6 +143,7 @@ async def test_forks_undos_and_known_messages_reach_into_the_archive(store):
     assert any(text.startswith("question 75 ") for text in texts)
     reply = await bs.say(S.key, "and now?")
     assert reply.text == "new"
+    assert isinstance(bs.model, ScriptedModel)
     legal(bs.model)
     await operations.undo(session)
     await operations.redo(session)
@@ -170,6 +180,22 @@ async def test_a_damaged_or_missing_segment_is_named_and_nothing_else_is_lost(st
     assert (await bs.say(S.key, "hello?")).text == "goes on"
 
 
+async def test_a_capped_session_stays_small_and_loses_nothing(store):
+    model = ScriptedModel(["fine " * 40] * 160, name="m", window=3_000)
+    bs = backstory.open(store, model=model, runtime=False, cap_messages=50, compaction=False, budget=1_200)
+    most = 0
+    for number in range(160):
+        assert (await bs.say(S.key, f"turn {number} " + "word " * 30)).reason == "done"
+        assert bs.archiver is not None
+        await bs.archiver.close()
+        most = max(most, sum(r.kind == "message" for r in await store.read(S)))
+    assert most <= 50 + 40
+    legal(model)
+    records = [r async for page in operations.pages(store, S) for r in page]
+    check_log(records)
+    assert sum(r.kind == "message" for r in records) == 320
+
+
 async def test_who_holds_the_session_or_writes_meanwhile_is_left_alone():
     store = InMemoryStore()
     session = Session(store, S)
@@ -183,7 +209,7 @@ async def test_who_holds_the_session_or_writes_meanwhile_is_left_alone():
         await store.append(id, [NewRecord(kind="meta", data={})], fence=options["fence"])
         return await rewrite(id, replacements, **options)
 
-    store.rewrite = late  # type: ignore[method-assign]
+    store.rewrite = late  # type: ignore[method-assign, assignment]
     before = len(await store.read(S))
     assert await archive(session, CAP) is None
     assert len(await store.read(S)) == before + 1
@@ -268,9 +294,7 @@ def test_killed_at_any_moment_every_record_is_in_one_place(tmp_path, kind):
     before = asyncio.run(fill())
     chance = Random(11)
     for _ in range(12):
-        child = subprocess.Popen(
-            [sys.executable, "-c", KILLED, kind, place], stdout=subprocess.PIPE, env={**os.environ}
-        )
+        child = subprocess.Popen([sys.executable, "-c", KILLED, kind, place], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
         time.sleep(chance.random() * 0.15)

@@ -43,6 +43,7 @@ from backstory.sessions.view import View
 from backstory.stores.base import Store
 from backstory.stores.values import DEFAULT_SCOPE, NewEntry, SessionId
 from backstory.targets import Target
+from backstory.upkeep.archive import Archiver, Cap
 from backstory.upkeep.compactor import Compacted, Compactor
 
 
@@ -101,6 +102,8 @@ class Backstory:
         self.compactor = Compactor(store.clock, compaction) if compaction is not None else None
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
         self.reader = read_result(self._read)
+        cap = self.settings.cap
+        self.archiver = Archiver(self.sessions, cap) if cap != Cap() else None
         self._admission = Admission(self.sessions)
         self._process = uuid.uuid4().hex[:12]
         self._turns = itertools.count(1)
@@ -251,6 +254,8 @@ class Backstory:
         """
         if self.compactor is not None:
             await self.compactor.close()
+        if self.archiver is not None:
+            await self.archiver.close()
         await self.store.close()
 
     async def __aenter__(self) -> Self:

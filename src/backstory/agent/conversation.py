@@ -35,6 +35,7 @@ from backstory.sessions.summaries import pinned_texts, summary_of
 from backstory.targets import Target
 from backstory.tokens import counter_for
 from backstory.tokens.messages import count_message
+from backstory.upkeep.archive import Archiver
 from backstory.upkeep.compactor import Compactor
 
 
@@ -63,6 +64,8 @@ class Means(Protocol):
     def reader(self) -> AnyTool: ...
     @property
     def compactor(self) -> Compactor | None: ...
+    @property
+    def archiver(self) -> Archiver | None: ...
 
 
 class Conversation:
@@ -205,6 +208,8 @@ class Conversation:
         """SAVE: what the soft mark asks for once a turn is over."""
         if self.means.compactor is not None:
             await after_answer(self.means.compactor, turn, self.shape(), self.model)
+        if self.means.archiver is not None:
+            self.means.archiver.after_turn(self.session)
 
     def counts(self, message: Message) -> Mapping[str, int]:
         """Token counts of a message, to be stored with it, so that nobody counts it again."""

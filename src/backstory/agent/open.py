@@ -22,6 +22,7 @@ from backstory.stores.postgres.store import PostgresStore
 from backstory.stores.redis.store import RedisStore
 from backstory.stores.sqlite import SqliteStore
 from backstory.targets import Target
+from backstory.upkeep.archive import Cap
 from backstory.upkeep.summarise import Compaction
 
 
@@ -47,6 +48,8 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
     turn_timeout: float | None = None,
     tool_timeout: float | None = 120.0,
     compaction: Compaction | bool = True,
+    cap_messages: int | None = None,
+    cap_bytes: int | None = None,
 ) -> Backstory:
     """Sessions in a place, and turns over a model.
 
@@ -69,7 +72,13 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
 
     `compaction` says when summaries take the place of what was said long ago, and who writes them
     (`backstory.Compaction`); by default the model itself, prepared in the background. ``False``: what no longer fits is
-    left out, and nothing stands for it. Raises `ConfigurationError` for settings that contradict each other.
+    left out, and nothing stands for it.
+
+    `cap_messages` and `cap_bytes` are what the live log of a session may hold: beyond, the oldest turns that no request
+    replays move into compressed archive segments, where everything still finds them (docs/stores.md). Without them a
+    log grows as long as there is room: no turn and no request costs more for it.
+
+    Raises `ConfigurationError` for settings that contradict each other.
     """
     settings = Settings(
         budget=budget,
@@ -83,6 +92,7 @@ def open(  # noqa: A001 - as `sqlite3.connect` is to SQLite: `backstory.open` is
         turn_timeout=turn_timeout,
         tool_timeout=tool_timeout,
         compaction=(Compaction() if compaction else None) if isinstance(compaction, bool) else compaction,
+        cap=Cap(messages=cap_messages, bytes=cap_bytes),
     )
     store, workspace = store_at(location, durability)
     return Backstory(

@@ -15,6 +15,7 @@ from backstory.models.base import Model
 from backstory.sessions.lease import TTL
 from backstory.targets import Target
 from backstory.tokens import Calibration, counter_for
+from backstory.upkeep.archive import Cap
 from backstory.upkeep.summarise import Compaction
 
 logger = logging.getLogger("backstory")
@@ -38,6 +39,7 @@ class Settings:
     turn_timeout: float | None = None
     tool_timeout: float | None = 120.0
     compaction: Compaction | None = field(default_factory=Compaction)
+    cap: Cap = field(default_factory=Cap)
 
 
 class Learned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
@@ -23,6 +24,7 @@ from backstory.sessions.session import Session
 from backstory.sessions.view import View, fold
 from backstory.stores.files import FilesStore
 from backstory.stores.values import SessionId, SessionInfo
+from backstory.upkeep.archive import Cap, archive, restore
 from backstory.upkeep.retention import DAY, Expired, Retention, expire
 
 T = TypeVar("T")
@@ -62,6 +64,17 @@ def add(commands: Subparsers) -> None:
     delete.add_argument("sessions", metavar="KEY", nargs="+")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     _with_place(delete, _delete)
+
+    archiving = actions.add_parser("archive", help="move the oldest turns into compressed segments")
+    archiving.add_argument("session", metavar="KEY")
+    archiving.add_argument(
+        "--keep", type=int, metavar="N", default=5_000, help="so many messages stay at most (5,000)"
+    )
+    _with_place(archiving, _archive)
+
+    restoring = actions.add_parser("restore", help="put what was archived back into the log")
+    restoring.add_argument("session", metavar="KEY")
+    _with_place(restoring, _restore)
 
     expire = actions.add_parser("expire", help="remove those that nobody wrote to for so long")
     expire.add_argument("--after", metavar="AGE", required=True, help="such as 12h, 30d or 8w")
@@ -233,6 +246,29 @@ def _fork(args: argparse.Namespace) -> int:
         ),
     )
     note(f"{args.to} begins with {copied} messages of {args.session}")
+    return 0
+
+
+def _archive(args: argparse.Namespace) -> int:
+    cap = Cap(messages=args.keep)
+    done = _with_store(args, lambda store: archive(Session(store, _id(args, args.session)), cap))
+    if args.json:
+        show_json(dataclasses.asdict(done) if done is not None else None)
+    elif done is None:
+        note("nothing moves: it is below that, or all that is over it is still sent to the model")
+    else:
+        note(
+            f"{done.records:,} records, {done.messages:,} of them messages, are archived; everything still finds them"
+        )
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    count = _with_store(args, lambda store: restore(Session(store, _id(args, args.session))))
+    if args.json:
+        show_json({"records": count})
+    else:
+        note(f"{count:,} records are back in the log" if count else "nothing of it is archived")
     return 0
 
 

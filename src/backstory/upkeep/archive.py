@@ -7,22 +7,30 @@ log: a crash at any point leaves every record in the log or in a segment; segmen
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import uuid
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backstory.errors import ConfigurationError, HeadMoved, LeaseHeld, SessionNotFound
+from backstory.errors import ConfigurationError, HeadMoved, LeaseHeld, SessionNotFound, StoreError
 from backstory.records import NewRecord, Record
 from backstory.sessions.archive import SEGMENT, archived, packed, segments
-from backstory.sessions.session import Session
+from backstory.sessions.session import Session, Sessions
 from backstory.sessions.view import fold
 from backstory.stores.base import Store
 from backstory.stores.values import LeaseRequest, Replacement, SessionId
 
+logger = logging.getLogger("backstory.upkeep")
+
 LOW = 0.8
 """Of the cap: what archiving leaves, so that it has to be done again only after a fifth of the cap was said."""
 _TTL = 120.0
+_LOOK = 400
+"""Records after which a session is looked at again, where a fifth of its cap is more."""
+_REMEMBERED = 4_096
 _PAGE = 2_000
 
 
@@ -55,6 +63,45 @@ class Archived:
     records: int
     messages: int
     last: int
+
+
+class Archiver:
+    """Keeps the sessions of a process under their cap, in the background, after turns."""
+
+    def __init__(self, sessions: Sessions, cap: Cap) -> None:
+        self._sessions = sessions
+        self._cap = cap
+        self._looked: OrderedDict[SessionId, int] = OrderedDict()
+        self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+
+    def after_turn(self, session: Session) -> bool:
+        """Begin to look whether a session is over its cap, where it grew enough. Whether a look began."""
+        place, head = session.id, session.view.head
+        most = self._cap.messages or _LOOK
+        known = self._looked.get(place)
+        grown = head - known if known is not None else head - most
+        if place in self._tasks or grown < min(_LOOK, (1 - LOW) * most):
+            return False
+        self._looked[place] = head
+        self._looked.move_to_end(place)
+        while len(self._looked) > _REMEMBERED:
+            self._looked.popitem(last=False)
+        task = asyncio.create_task(self._archive(place), name=f"archive {place}")
+        self._tasks[place] = task
+        task.add_done_callback(lambda _: self._tasks.pop(place, None))
+        return True
+
+    async def _archive(self, id: SessionId) -> None:
+        try:
+            async with self._sessions.hold(id) as session:
+                await archive(session, self._cap)
+        except StoreError as error:
+            logger.warning("session %r stays over its cap: %s", str(id), error)
+
+    async def close(self) -> None:
+        """Wait for what is under way: it is short, and half of it would have to be done again."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
 
 
 async def archive(session: Session, cap: Cap) -> Archived | None:

@@ -10,8 +10,17 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from backstory.errors import HeadMoved, LeaseHeld, NewerFormat, StaleLease, StoreDamaged, StoreUnavailable
+from backstory.errors import (
+    ConfigurationError,
+    HeadMoved,
+    LeaseHeld,
+    NewerFormat,
+    StaleLease,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from backstory.records import NewRecord, Record
+from backstory.sessions.archive import segments, unpacked
 from backstory.sessions.operations import pages
 from backstory.sessions.view import View
 from backstory.stores.base import Store
@@ -78,6 +87,7 @@ async def examine(
         findings += folded.findings
     findings += unreadable(records)
     findings += await _blobs(store, id, records)
+    findings += await _archive(store, id, records)
     if view is not None:
         findings += [*calls(view), *legality(view, target or Target.of("openai_chat"))]
         findings += await _around(store, id, view)
@@ -144,6 +154,26 @@ async def _blobs(store: Store, id: SessionId, records: Sequence[Record]) -> list
             elif record.data["message"].get("role") == "tool":  # else somebody merely mentioned a hash
                 what = f"the whole of a long result in record {record.seq} is gone"
                 findings.append(Finding(level="broken", what=what, cause=str(error)))
+    return findings
+
+
+async def _archive(store: Store, id: SessionId, records: Sequence[Record]) -> list[Finding]:
+    """Segments of the archive that are missing, cannot be unpacked, or do not hold what they should."""
+    findings = []
+    for record in records[:1]:
+        for segment in segments(record) if record.kind == "archived" else ():
+            what = f"records {segment['first']} to {segment['last']} are not in the archive"
+            try:
+                held = unpacked(await store.get_blob(id.scope, segment["blob"]))
+            except StoreDamaged as error:
+                findings.append(Finding(level="broken", what=f"{what}: {segment['blob']}", cause=str(error)))
+                continue
+            except ConfigurationError as error:
+                findings.append(Finding(level="note", what=str(error)))
+                break
+            places = (held[0].first, held[-1].seq, len(held))
+            if places != (segment["first"], segment["last"], segment["records"]):
+                findings.append(Finding(level="broken", what=f"{what}: {segment['blob']} holds others"))
     return findings
 
 

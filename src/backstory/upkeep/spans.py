@@ -19,6 +19,7 @@ from backstory.errors import BudgetExceeded
 from backstory.messages import Message
 from backstory.messages import system as system_message
 from backstory.records import Record
+from backstory.sessions.archive import read_through
 from backstory.sessions.cuts import newly_covered
 from backstory.sessions.session import Session
 from backstory.sessions.source import ViewSource, counted
@@ -204,7 +205,9 @@ async def _of(session: Session, spans: Sequence[Span]) -> list[Record]:
     for span in spans:
         records: Iterable[Record] = view.messages
         if span.first < view.loaded:
-            records = await session.store.read(session.id, after=span.first - 1, before=span.last + 1)
+            records = await read_through(
+                session.store, session.id, after=span.first - 1, before=span.last + 1
+            )
         found.update(
             (r.seq, r) for r in records if r.kind == "message" and r.seq in span and not view.is_hidden(r.seq)
         )

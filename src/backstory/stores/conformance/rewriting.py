@@ -52,6 +52,23 @@ class Rewriting(Given):
         assert (await store.append(S, [note("on")], expected=10)).head.seq == 11
         assert (await store.verify(S)).sound
 
+    async def test_what_was_replaced_comes_back_as_it_was(self, store: Store) -> None:
+        for number in range(3):
+            await store.append(S, [note(f"{number}"), note("more")], batch=f"b{number}")
+        before = await store.read(S)
+        gone = NewRecord(kind="archived", data={"text": "cold"})
+        await store.rewrite(S, [Replacement(first=1, last=4, record=gone)], expected=6)
+        back = Replacement(first=1, last=4, record=gone, records=tuple(before[:4]))
+        await store.rewrite(S, [back], expected=6)
+        assert [r.line for r in await store.read(S)] == [r.line for r in before]
+        assert (await store.verify(S)).sound
+        for wrong in (before[:3], before[1:4], [before[0], *before[2:5]], before[:5]):
+            with pytest.raises(InvalidInput):
+                await store.rewrite(
+                    S, [Replacement(first=1, last=4, record=gone, records=tuple(wrong))], expected=6
+                )
+        assert [r.line for r in await store.read(S)] == [r.line for r in before]
+
     async def test_rewrite_of_the_last_record(self, store: Store) -> None:
         await self.fill(store, 6)
         erased = NewRecord(kind="erased", data={"text": "gone"})
