@@ -82,10 +82,7 @@ async def run(messages: int, cap: int, folder: str) -> None:
             for record in page:
                 exported.update(record.line)
                 count += 1
-    size = sum(path.stat().st_size for path in Path(folder).rglob("*"))
-    print(
-        f"{messages:,} messages, {len(written):,} records, cap {cap:,}: {live:,} records live, {size / 1e6:,.0f} MB"
-    )
+    print(f"{messages:,} messages, {len(written):,} records, cap {cap:,}: {live:,} records live")
     print(f"CPU of a turn, ms, by tenths: {', '.join(f'{each:.2f}' for each in spent)}")
     print(f"last tenth to second: {spent[-1] / spent[1]:.2f}; memory grew by {grown:,.0f} MB")
     same = count == len(written) and exported.digest() == given.digest()
