@@ -94,7 +94,7 @@ async def rounds(work: Callable[[list[Row]], Awaitable[None]], count: int, seed:
 async def fill(folder: Path, messages: int) -> None:
     """A session of so many messages, written by turns, without waiting for the disk."""
     async with backstory.open(
-        folder, target="openai_chat", budget=BUDGET, runtime=False, durability="process"
+        folder, target="openai_chat", budget=BUDGET, runtime=False, compaction=False, durability="process"
     ) as bs:
         older, newest = rows(messages // 4 - LIVE, 2), rows(LIVE)
         for number, row in enumerate([*older, *newest]):
@@ -109,7 +109,9 @@ async def durable_turn(folder: Path, turns: int, times: int) -> tuple[float, flo
         for number, row in enumerate(given):
             floor(raw, number, row)
 
-    async with backstory.open(folder, target="openai_chat", budget=BUDGET, runtime=False) as bs:
+    async with backstory.open(
+        folder, target="openai_chat", budget=BUDGET, runtime=False, compaction=False
+    ) as bs:
 
         async def ours(given: list[Row]) -> None:
             for number, row in enumerate(given):
@@ -149,7 +151,9 @@ async def cold_request(folder: Path) -> float:
     with put_back(folder):
         start = time.process_time()
         async with (
-            backstory.open(folder, target="openai_chat", budget=BUDGET, runtime=False) as bs,
+            backstory.open(
+                folder, target="openai_chat", budget=BUDGET, runtime=False, compaction=False
+            ) as bs,
             bs.turn(KEY, "How many boxes are left?") as turn,
         ):
             request = await turn.request()

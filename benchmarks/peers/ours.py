@@ -18,7 +18,7 @@ class Ours(Peer):
             "memory": "memory:",
         }[STORE]
         self.entered = None
-        self.bs = backstory.open(place, target="openai_chat", budget=BUDGET, runtime=False)
+        self.bs = backstory.open(place, target="openai_chat", budget=BUDGET, runtime=False, compaction=False)
 
     async def fill(self, given):
         place = {"files": str(self.folder), "sqlite": f"sqlite:///{self.folder}/chat.db"}.get(STORE)
@@ -27,7 +27,14 @@ class Ours(Peer):
             return
         real, self.bs = (
             self.bs,
-            backstory.open(place, target="openai_chat", budget=BUDGET, runtime=False, durability="process"),
+            backstory.open(
+                place,
+                target="openai_chat",
+                budget=BUDGET,
+                runtime=False,
+                compaction=False,
+                durability="process",
+            ),
         )
         for number, row in enumerate(given):
             await self.turn(0, number, row, asks=number > len(given) - 60)

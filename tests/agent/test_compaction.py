@@ -10,10 +10,11 @@ import backstory
 from backstory.compaction.policy import Policy
 from backstory.errors import BudgetExceeded, ConfigurationError, ModelUnavailable, SessionBusy
 from backstory.formats import wire_format
-from backstory.messages import assistant
+from backstory.messages import assistant, user
 from backstory.models.base import Answer
 from backstory.models.scripted import Play, Reply, ScriptedModel, calls
 from backstory.sessions.summaries import summary_of
+from backstory.sessions.transfer import import_messages
 from backstory.stores.clock import ManualClock
 from backstory.stores.in_memory import InMemoryStore
 from backstory.tokens import Counter
@@ -410,6 +411,27 @@ async def test_a_span_longer_than_the_summarisers_window_is_told_piece_by_piece(
         assert max(Counter(name="o200k_base").count(str(b)) for b in summariser.requests) < 4_000
         assert await bs.compact("s") or await kinds(bs, "summary")
         assert "carried on" in str(summariser.requests)
+
+
+async def test_a_long_import_is_summarised_from_its_newest_part_back():
+    store = InMemoryStore()
+    said = [m for n in range(600) for m in (user(long(n)), assistant(f"Noted {n}."))]
+    await import_messages(
+        store, S, said, source="test", counter=Counter(name="o200k_base"), format="openai_chat"
+    )
+    summariser = ScriptedModel(lambda body: GOOD, name="cheap")
+    bs = opened(summariser, store=store)
+    async with bs:
+        await bs.say("s", "hello")
+        (record,) = await kinds(bs, "summary")
+        records = await records_of(store)
+        covered = coverage(records)
+        assert record.data["since"] == record.data["spans"][0][0] > 1_000
+        assert {covered[seq] for seq in covered if seq < record.data["since"]} == {"cut"}
+        view = await view_of(store)
+        assert {seq: view.coverage(seq)[0] for seq in covered} == covered
+        assert "number 599:" in str(bs.model.requests[-1])
+        assert len(summariser.requests) < 4
 
 
 # --- asked for, undone, rolling ----------------------------------------------------------------

@@ -179,6 +179,7 @@ def coverage(records: Sequence[Record]) -> dict[int, str]:
             standing.append(cut)
     start, kept = standing[-1][1:3] if standing else (0, None)
     active = next((c for c in reversed(standing) if c[0] in summaries), (0, 0, None, False))
+    since = next((r.data.get("since", 1) for r in records if r.seq == active[0]), 1)
     found: dict[int, str] = {}
     for record in records:
         if record.kind != "message":
@@ -186,7 +187,9 @@ def coverage(records: Sequence[Record]) -> dict[int, str]:
         hidden = [s for s, spans in undos.items() if any(a <= record.seq <= b for a, b in spans)]
         assert len(hidden) <= 1, f"message {record.seq} is undone {len(hidden)} times"
         inside = record.seq >= start or (kept is not None and kept[0] <= record.seq < kept[1])
-        told = record.seq < active[1] and not (active[2] and active[2][0] <= record.seq < active[2][1])
+        told = since <= record.seq < active[1] and not (
+            active[2] and active[2][0] <= record.seq < active[2][1]
+        )
         found[record.seq] = "undo" if hidden else "view" if inside else "summary" if told else "cut"
     return found
 

@@ -71,6 +71,8 @@ def logs(draw):
                 first, last = draw(st.sampled_from(spans))
                 kept = [first + 1, first + 2] if last - first > 5 else None
                 data = {"text": f"s{head}", "start": first + 4 if kept else first + 1, "kept": kept}
+                if draw(st.booleans()):
+                    data["since"] = draw(st.integers(1, data["start"]))
                 records.append(NewRecord(kind="summary", data=data))
                 summaries.append(head + 1)
             case "pin":
@@ -133,6 +135,7 @@ def _shift(record, cut):
     data = dict(record.data)
     if record.kind in ("cut", "summary"):
         data["start"] = moved(data["start"])
+        data |= {"since": moved(data["since"])} if "since" in data else {}
         data["kept"] = [moved(place) for place in data["kept"]] if data["kept"] else None
     for name in ("message", "pin"):
         if record.kind in ("pin", "unpin") and name in data:

@@ -28,6 +28,7 @@ def cut_of(data: Mapping[str, Any], seq: int, *, stands: bool) -> Cut:
         kept=tuple(kept) if kept else None,
         anew=bool(data.get("anew")),
         stands=stands,
+        since=data.get("since", 1),
         seq=seq,
     )
 
@@ -80,14 +81,15 @@ def covered_by(seq: int, *, cut: Cut, active: Cut | None, hidden: Mapping[int, U
     """What covers a message (law 5): ``view``, ``undo``, ``summary`` or ``cut``, and the place of that record.
 
     Exactly one holds. What was undone is no summary's business; what the view shows is nobody's; before the active
-    summary's own cut everything is the summary's but the user message that its cut keeps, which a later bare cut takes.
+    summary's own cut everything is the summary's but the user message that its cut keeps, which a later bare cut takes,
+    and what is older than a summary was told of, which was cut all the same.
     """
     for place, undo in hidden.items():
         if seq in undo:
             return "undo", place
     if seq >= cut.start or _is_kept(seq, cut):
         return "view", 0
-    if active is not None and seq < active.start and not _is_kept(seq, active):
+    if active is not None and active.since <= seq < active.start and not _is_kept(seq, active):
         return "summary", active.seq
     return "cut", cut.seq
 

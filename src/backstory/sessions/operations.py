@@ -239,7 +239,7 @@ def _stands_for(view: View) -> list[NewRecord]:
     if not view.active:
         return pins
     start = len(pins) + 3
-    data = {**view.summary, "start": start, "kept": None, "spans": [], "on": 0, "copied": True}
+    data = {**view.summary, "start": start, "kept": None, "since": 1, "spans": [], "on": 0, "copied": True}
     return [*pins, NewRecord(kind="summary", data=data)]
 
 

@@ -23,13 +23,14 @@ class Cut:
     """Replay begins at place `start`; `kept` (start, stop) is a user message before it that stays.
 
     `anew`: the user wanted it so, and no undo takes it back. `stands`: a summary owns it, which stands for what is
-    before. `seq` is the place of its record.
+    before, from place `since` on. `seq` is the place of its record.
     """
 
     start: int = 0
     kept: tuple[int, int] | None = None
     anew: bool = False
     stands: bool = field(default=False, compare=False)
+    since: int = field(default=1, compare=False)
     seq: int = field(default=0, compare=False)
 
 
@@ -78,12 +79,19 @@ class Known:
 
 def cut_to_json(cut: Cut) -> list[Any]:
     kept = list(cut.kept) if cut.kept else None
-    return [cut.start, kept, cut.anew, cut.seq, *([True] if cut.stands else ())]
+    return [cut.start, kept, cut.anew, cut.seq, *([cut.since] if cut.stands else ())]
 
 
 def cut_from_json(value: list[Any]) -> Cut:
-    start, kept, anew, seq, *stands = value
-    return Cut(start=start, kept=tuple(kept) if kept else None, anew=anew, stands=bool(stands), seq=seq)
+    start, kept, anew, seq, *since = value
+    return Cut(
+        start=start,
+        kept=tuple(kept) if kept else None,
+        anew=anew,
+        stands=bool(since),
+        since=int(since[0]) if since else 1,
+        seq=seq,
+    )
 
 
 def undo_to_json(undo: Undo) -> list[Any]:

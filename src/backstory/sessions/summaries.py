@@ -4,6 +4,7 @@ What a summary record says::
 
     summary    text, kept facts, and by whom (`compaction.Summary`)
     start, kept  the cut that it owns: replay begins there, but for the user message that stays (as in a ``cut``)
+    since      the first place that it stands for, what it builds on included
     spans      places that it adds to those of the summary that it builds on, whose place is `on` (0: none)
     tokens     of the history that is replayed, the summary included: [before, after]
     refused    why a model's summaries were not taken, in words
@@ -28,6 +29,7 @@ def summary_record(
     *,
     spans: Sequence[Span],
     on: int = 0,
+    since: int = 1,
     tokens: tuple[int, int] = (0, 0),
     refused: Sequence[str] = (),
     usage: Mapping[str, Any] | None = None,
@@ -39,6 +41,7 @@ def summary_record(
         "summary": summary.to_json(),
         "start": cut.start,
         "kept": list(cut.kept) if cut.kept else None,
+        "since": since,
         "spans": [list(span) for span in spans],
         "on": on,
         "tokens": list(tokens),

@@ -71,6 +71,11 @@ class Compactor:
         self._vain: OrderedDict[SessionId, int] = OrderedDict()  # tokens with which there was nothing to plan
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether a summary is being written in the background."""
+        return bool(self._tasks)
+
     # --- in the background -------------------------------------------------------------------
 
     async def after_turn(
@@ -230,6 +235,7 @@ class Compactor:
             made.cut,
             spans=made.spans,
             on=made.on,
+            since=made.since,
             tokens=(made.before, after),
             refused=written.refused,
             usage=usage_json(written.usage),

@@ -30,6 +30,11 @@ from backstory.targets import Target
 from backstory.tokens import Counter, count_tools
 from backstory.tokens.messages import count_message
 
+MOST_BUDGETS = 4
+"""So many budgets of tokens a summary is told of at most. A session that was compacted all its life needs a half."""
+
+_PAGE = 512
+
 UNBOUNDED = 2048
 """Tokens of a summary where the session has no budget, and is compacted by its number of turns."""
 
@@ -71,14 +76,16 @@ class Plan:
     """A compaction to be: its cut, and what its summary stands for.
 
     `messages` are those of `spans`, without what is undone. `previous` is the summary that it builds on, whose place is
-    `on`. `limit` is the most tokens that the summary may take; `before` are those of the history with the summary so
-    far, `after` those of the history that stays. `proof` is what must be the same when it is put into force.
+    `on`, and `since` the first place that both stand for. `limit` is the most tokens of the summary; `before`
+    are those of the history with the summary so far, `after` those of the history that stays. `proof` is what must be
+    the same when it is put into force.
     """
 
     cut: Cut
     spans: tuple[Span, ...]
     messages: tuple[Message, ...]
     on: int
+    since: int
     previous: Summary | None
     limit: int
     before: int
@@ -127,14 +134,17 @@ async def plan(session: Session, frame: Frame, policy: Policy, *, by_turns: bool
     before, after = sum(map(frame.record, live)), sum(map(frame.record, stays))
     if not by_turns and before - after < WORTH * (frame.budget.tokens or 0):
         return None
-    messages = tuple([record.message for record in await _of(session, spans)])
-    if not messages:
+    records, spans, whole = await _told_of(session, frame, spans)
+    if not records:
         return None
+    base = view.summary_cut
+    messages = tuple([record.message for record in records])
     return Plan(
         cut=cut,
         spans=spans,
         messages=messages,
         on=view.active,
+        since=base.since if base is not None and whole else spans[0].first,
         previous=previous,
         limit=min(most, (before + told - after) // 2),
         before=before + told,
@@ -198,17 +208,36 @@ def _rooms(frame: Frame, policy: Policy, more: int) -> Iterable[int | None]:
     return [room for room in (target + more, int(total * policy.hard) + more, total + more) if room > 0]
 
 
-async def _of(session: Session, spans: Sequence[Span]) -> list[Record]:
-    """The messages of spans that are not undone, in order: from the view where it holds them, else from the log."""
+async def _told_of(
+    session: Session, frame: Frame, spans: Sequence[Span]
+) -> tuple[list[Record], tuple[Span, ...], bool]:
+    """The messages of spans that are not undone, in order; the spans as far as these were read, and whether wholly.
+
+    Read from the newest back, as many tokens as `MOST_BUDGETS` say: a long import is not summarised from its beginning.
+    """
+    view, left = session.view, MOST_BUDGETS * (frame.budget.tokens or UNBOUNDED * 10)
+    found: list[Record] = []
+    read: list[Span] = []
+    for span in reversed(spans):
+        before = span.last + 1
+        while before > span.first and left > 0:
+            first = max(span.first, before - _PAGE)
+            for record in reversed(await _between(session, first, before)):
+                if left > 0 and record.kind == "message" and not view.is_hidden(record.seq):
+                    found.append(record)
+                    left -= frame.record(record)
+                    before = record.seq
+            before = first if left > 0 else before
+        read.append(Span(before, span.last))
+        if left <= 0:
+            break
+    whole = len(read) == len(spans) and read[-1].first == spans[0].first
+    return found[::-1], tuple(read[::-1]), whole
+
+
+async def _between(session: Session, first: int, before: int) -> list[Record]:
+    """Records of some places, oldest first: from the view where it holds their messages, else from the log."""
     view = session.view
-    found: dict[int, Record] = {}
-    for span in spans:
-        records: Iterable[Record] = view.messages
-        if span.first < view.loaded:
-            records = await read_through(
-                session.store, session.id, after=span.first - 1, before=span.last + 1
-            )
-        found.update(
-            (r.seq, r) for r in records if r.kind == "message" and r.seq in span and not view.is_hidden(r.seq)
-        )
-    return [found[seq] for seq in sorted(found)]
+    if first >= view.loaded:
+        return [record for record in view.messages if first <= record.seq < before]
+    return await read_through(session.store, session.id, after=first - 1, before=before)

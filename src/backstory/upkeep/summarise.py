@@ -127,18 +127,16 @@ async def summarise(
     cheaper; what it says then is checked like anything else, and where it is refused, the model is asked again as any
     summariser is. Raises nothing but what is no fault of a model's: one that fails is told of in `refused`.
     """
-    count = frame.text
     if model is None or breaker.is_open(model.name):
-        made = extract(plan.messages, tokens=plan.limit, count=count, previous=plan.previous, topic=topic)
-        return Written(summary=made)
-    attempt = _Attempt(plan=plan, frame=frame, model=model, topic=topic)
+        return Written(summary=await _extracted(plan.messages, plan, frame, plan.previous, topic))
+    until = asyncio.get_running_loop().time() + seconds
+    attempt = _Attempt(plan=plan, frame=frame, model=model, topic=topic, until=until)
+    await attempt.begin()
     try:
-        async with asyncio.timeout(seconds):
-            if prefix is not None and _is_cheaper(prefix, plan, frame, model):
-                await attempt.within(prefix)
-            while attempt.left:
-                if not await attempt.piece():
-                    break
+        if prefix is not None and _is_cheaper(prefix, plan, frame, model):
+            await attempt.within(prefix)
+        while attempt.left and await attempt.piece():
+            pass
     except TimeoutError:
         attempt.refused.append(f"{model.name} gave none within {seconds:g} s")
     except ModelError as error:
@@ -148,7 +146,7 @@ async def summarise(
     if attempt.left:
         logger.warning("a summary by %s is not used: %s", model.name, "; ".join(attempt.refused))
         rest = [message for piece in attempt.left for message in piece]
-        summary = extract(rest, tokens=plan.limit, count=count, previous=summary, topic=topic)
+        summary = await _extracted(rest, plan, frame, summary, topic)
     assert summary is not None
     return Written(
         summary=summary,
@@ -156,6 +154,15 @@ async def summarise(
         failed=bool(attempt.left),
         usage=attempt.usage,
         model=model.name,
+    )
+
+
+async def _extracted(
+    messages: Sequence[Message], plan: Plan, frame: Frame, previous: Summary | None, topic: str
+) -> Summary:
+    """In a thread: of a large window it takes seconds, in which others' turns go on."""
+    return await asyncio.to_thread(
+        extract, messages, tokens=plan.limit, count=frame.text, previous=previous, topic=topic
     )
 
 
@@ -169,18 +176,23 @@ def _is_cheaper(prefix: Prefix, plan: Plan, frame: Frame, model: Model) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class _Attempt:
-    """One attempt of a model: the summary so far, and the pieces of the span that are left to be told of."""
+    """One attempt of a model: the summary so far, and the pieces of the span that are left to be told of.
+
+    `until` is when the model's time is up, on the event loop's clock.
+    """
 
     plan: Plan
     frame: Frame
     model: Model
     topic: str
+    until: float
     summary: Summary | None = None
     left: list[Sequence[Message]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=lambda: Usage(input=0, output=0))
 
-    def __post_init__(self) -> None:
+    async def begin(self) -> None:
+        """Cut the span into pieces that the model takes."""
         plan, count = self.plan, self.frame.text
         room = (self.model.window or CAUTIOUS_WINDOW) * 4 // 5 - 2 * plan.limit - FRAMING
         self.left = chunks(plan.messages, window=max(room, FRAMING), count=count)
@@ -188,9 +200,7 @@ class _Attempt:
         if len(self.left) > MOST_PIECES:
             older = [message for piece in self.left[:-MOST_PIECES] for message in piece]
             self.left = self.left[-MOST_PIECES:]
-            self.summary = extract(
-                older, tokens=plan.limit, count=count, previous=self.summary, topic=self.topic
-            )
+            self.summary = await _extracted(older, plan, self.frame, self.summary, self.topic)
 
     async def within(self, prefix: Prefix) -> None:
         """Ask in the conversation itself, for all pieces at once."""
@@ -221,11 +231,13 @@ class _Attempt:
     async def _takes(
         self, body: Mapping[str, Any], messages: Sequence[Message], previous: Summary | None
     ) -> bool:
-        answer = await self.model.complete(body)
+        async with asyncio.timeout_at(self.until):
+            answer = await self.model.complete(body)
         if answer.usage is not None:
             self.usage = total(self.usage, answer.usage)
         count = self.frame.text
-        verdict = check(
+        verdict = await asyncio.to_thread(
+            check,
             answer.text,
             messages,
             previous=previous,
