@@ -1,14 +1,12 @@
 """What compaction costs the user who waits for an answer, while the request is under the hard mark.
 
-    python benchmarks/waiting.py                   # a window of 16,384 tokens
+    python benchmarks/waiting.py                   # a budget of 16,384 tokens
 
 The same conversation twice in one process, turn by turn in alternation, over the in-memory store with a model that
-answers at once: once with compaction off, once with a summariser that takes 20 seconds, so that it is still at work when the
-measuring ends. CPU time of a turn, from the user's message to the end of the turn; a turn that waited for the
-summariser would take 20 seconds, and the script says so. Each turn's figure is the least of several lives.
-
-"Grows" is the sum over the turns from the soft mark to the hard mark, on to off. The turn that passes the soft mark also
-looks up what is to be told; its figure stands apart.
+answers at once: once with compaction off, once with a summariser that takes 20 seconds, so that it is still at work
+when the measuring ends. CPU time of a turn, from the user's message to the end of the turn; a turn that waited for the
+summariser would take 20 seconds, and the script says so. Each turn's figure is the least of several lives. The turn
+that passes the soft mark looks up what is to be told; its figure stands apart.
 """
 
 from __future__ import annotations
@@ -25,7 +23,22 @@ from backstory.models.scripted import Play, ScriptedModel
 from backstory.stores.in_memory import InMemoryStore
 from backstory.upkeep.summarise import Compaction
 
-WORDS = "the boxes stand in a row by the harbour and nobody has counted them since Monday".split()
+WORDS = (
+    "the",
+    "boxes",
+    "stand",
+    "in",
+    "a",
+    "row",
+    "by",
+    "the",
+    "harbour",
+    "and",
+    "nobody",
+    "has",
+    "counted",
+    "them",
+)
 
 
 def opened(budget: int, compaction: Compaction | bool) -> backstory.Backstory:

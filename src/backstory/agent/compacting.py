@@ -8,7 +8,7 @@ from backstory.formats import wire_format
 from backstory.models.base import Model
 from backstory.sessions.session import Session
 from backstory.tokens.messages import count_message
-from backstory.upkeep.compactor import Compacted, Compactor
+from backstory.upkeep.compactor import Compactor
 from backstory.upkeep.spans import Frame
 
 COMPACTED = "a summary was put into force"
@@ -34,18 +34,11 @@ async def session_frame(session: Session, shape: Shape) -> Frame:
     return frame_of(shape, await frozen_epoch(session))
 
 
-async def before_sending(
-    compactor: Compactor, session: Session, shape: Shape, request: Request, model: Model | None
-) -> Compacted | None:
-    """Put a summary into force where the request that was made says that it is time; then it has to be made anew."""
-    return await compactor.before_request(
-        session,
-        frame_of(shape, request.frozen),
-        model,
-        request.ledger.total,
-        opens=any(record.kind == "epoch" for record in request.records),
-        cuts=any(record.kind == "cut" for record in request.records),
-    )
+def why_now(compactor: Compactor, session: Session, request: Request) -> str:
+    """Why a summary should go into force before a request that was made; it has to be made anew then."""
+    kinds = {record.kind for record in request.records}
+    ledger = request.ledger
+    return compactor.due(session, ledger.total, ledger.budget, opens="epoch" in kinds, cuts="cut" in kinds)
 
 
 async def after_answer(compactor: Compactor, turn: Turn, shape: Shape, model: Model | None) -> None:
@@ -57,6 +50,8 @@ async def after_answer(compactor: Compactor, turn: Turn, shape: Shape, model: Mo
     used = last.ledger.total + sum(
         count_message(message, shape.counter, shape.target.format) for message in answer
     )
+    if not compactor.is_soft(turn.session, model, used, shape.budget.tokens):
+        return
     form = wire_format(shape.target.format)
     said = form.write(answer, shape.target).items
     sent = {**last.body, form.ITEMS: [*last.body[form.ITEMS], *said]}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backstory.agent.active import Turn
-from backstory.agent.compacting import COMPACTED, after_answer, before_sending
+from backstory.agent.compacting import COMPACTED, after_answer, frame_of, why_now
 from backstory.agent.requests import Request, Shape, build_request, frozen_epoch, pending_notes
 from backstory.agent.restore import Opening
 from backstory.agent.runner import Loop
@@ -191,9 +191,11 @@ class Conversation:
         force, self._force = self._force, ""
         made = await self._build(force, low=bool(force))
         compactor = self.means.compactor
-        if compactor is None:
+        why = why_now(compactor, self.session, made) if compactor is not None else ""
+        if compactor is None or not why:
             return made
-        compacting = before_sending(compactor, self.session, self.shape(), made, self.model)
+        frame = frame_of(self.shape(), made.frozen)
+        compacting = compactor.before_request(self.session, frame, self.model, why)
         if await turn.interrupt.wait_for(compacting) is None:
             return made
         return await self._build(COMPACTED)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backstory.compaction.policy import mark
+from backstory.compaction.policy import Mark, mark
 from backstory.errors import SessionBusy, StoreError
 from backstory.models.base import Model
 from backstory.models.billing import usage_json
@@ -78,6 +78,16 @@ class Compactor:
 
     # --- in the background -------------------------------------------------------------------
 
+    def is_soft(self, session: Session, model: Model | None, used: int, budget: int | None) -> bool:
+        """Whether `after_turn` has anything to do, told at once: most turns have not passed the soft mark."""
+        place, model = session.id, self._model(model)
+        if not self._mark(session, used, budget) or model is None or self._breaker.is_open(model.name):
+            return False
+        if place in self._prepared or place in self._tasks:
+            return False
+        tried = self._vain.get(place)
+        return tried is None or abs(used - tried) >= WORTH_ANOTHER_LOOK * used
+
     async def after_turn(
         self,
         session: Session,
@@ -87,18 +97,13 @@ class Compactor:
         *,
         sent: Mapping[str, Any] | None = None,
     ) -> bool:
-        """SAVE: begin to prepare a summary where the soft mark is passed. Whether one is being prepared.
+        """SAVE: begin to prepare a summary where the soft mark is passed (`is_soft`). Whether one is being prepared.
 
         `used` are the tokens of the turn's last request with its answer, `sent` is their body, for `model`. Only what
         is to be told is looked up here, while the session is held; the model is asked in a task of its own.
         """
         place, own, model = session.id, model, self._model(model)
-        passed = mark(used, frame.budget.tokens, self.settings.policy, live_turns(session.view))
-        if not passed or model is None or self._breaker.is_open(model.name):
-            return False
-        if place in self._prepared or place in self._tasks:
-            return place in self._tasks
-        if (tried := self._vain.get(place)) is not None and abs(used - tried) < WORTH_ANOTHER_LOOK * used:
+        if model is None or not self.is_soft(session, model, used, frame.budget.tokens):
             return False
         try:
             made = await self._plan(session, frame)
@@ -145,38 +150,38 @@ class Compactor:
 
     # --- before a request --------------------------------------------------------------------
 
-    async def before_request(
-        self,
-        session: Session,
-        frame: Frame,
-        model: Model | None,
-        used: int,
-        *,
-        opens: bool = False,
-        cuts: bool = False,
-    ) -> Compacted | None:
-        """COMPACT: put a summary into force before a request of `used` tokens is sent, where it is time to.
+    def due(
+        self, session: Session, used: int, budget: int | None, *, opens: bool = False, cuts: bool = False
+    ) -> str:
+        """Why a summary should go into force before a request of `used` tokens is sent; empty where none should.
 
-        What is prepared goes into force at the hard mark, with a prefix that changes anyway (`opens`), or that the
-        provider has forgotten. At the hard mark, or where the request would have to cut the history (`cuts`), with
-        nothing prepared, a summary is written now. `None` where nothing changed. Under the lease of the turn.
+        ``full``: the hard mark is passed, or the request would have to cut the history (`cuts`). ``another epoch``,
+        ``cold cache``: one is prepared, and the prefix changes anyway (`opens`), or the provider has forgotten it.
         """
-        place = session.id
-        passed = mark(used, frame.budget.tokens, self.settings.policy, live_turns(session.view))
-        must = passed == "hard" or cuts
-        cold = self._is_cold(place)
-        _keep(self._last, place, self._clock.now())
-        if not (must or opens or cold):
-            return None
+        place, now = session.id, self._clock.now()
+        last = self._last.get(place, now)
+        _keep(self._last, place, now)
+        if cuts or self._mark(session, used, budget) == "hard":
+            return "full"
+        if place not in self._prepared:
+            return ""
+        return "another epoch" if opens else "cold cache" if now - last >= self.settings.cache_ttl else ""
+
+    async def before_request(
+        self, session: Session, frame: Frame, model: Model | None, why: str
+    ) -> Compacted | None:
+        """COMPACT: put a summary into force before a request, for a reason that `due` gave; under the turn's lease.
+
+        What is prepared is used if it still holds; with nothing prepared, a summary is written now where the request
+        is ``full``. `None` where nothing changed.
+        """
+        place, must = session.id, why == "full"
         if must and place in self._tasks:  # it is on its way: faster than another one from the beginning
             await asyncio.wait({self._tasks[place]}, timeout=self.settings.timeout)
         ready = self._prepared.pop(place, None)
         if ready is not None and await holds(ready.plan, session):
-            why = "full" if must else "another epoch" if opens else "cold cache"
             return await self._put(session, frame, ready, f"prepared, {why}")
-        if not must:
-            return None
-        return await self._now(session, frame, model, why="full")
+        return await self._now(session, frame, model, why=why) if must else None
 
     async def compact(
         self, session: Session, frame: Frame, model: Model | None, *, topic: str = "", why: str = "asked for"
@@ -259,9 +264,10 @@ class Compactor:
     def _model(self, own: Model | None) -> Model | None:
         return None if self.settings.extract else self.settings.model or own
 
-    def _is_cold(self, id: SessionId) -> bool:
-        last = self._last.get(id)
-        return last is not None and self._clock.now() - last >= self.settings.cache_ttl
+    def _mark(self, session: Session, used: int, budget: int | None) -> Mark:
+        policy = self.settings.policy
+        turns = live_turns(session.view) if policy.every_turns is not None else 0
+        return mark(used, budget, policy, turns)
 
 
 def _keep(held: OrderedDict[SessionId, T], id: SessionId, value: T) -> None:
