@@ -8,6 +8,7 @@
   updates, where the newest value is there and the stale one gone; pairs are two facts of a kind that must both stay.
 - *side constraints*: fifteen of our own, said once early in a session of 100,000 tokens, in English and in Chinese;
   a fifth of the session is compacted at a time, five times, each building on the summary before, in 1,600 tokens.
+- *changes*: values that change, and pairs that must stay two, of our own (`fidelity_changes.py`), none of the kit's.
 """
 
 from __future__ import annotations
@@ -226,6 +227,12 @@ def main() -> None:
         lost = f"; lost: {'; '.join(gone)}" if gone else ""
         count = f"{len(there)} of {len(there) + len(gone)}"
         print(f"side constraints after {ROUNDS} compactions of 100,000 tokens, {language}: {count}{lost}")
+    import fidelity_changes as changes  # beside this file, which is run as a script
+
+    changed = [change for change in changes.CHANGES if changes.holds(change)]
+    stayed = [pair for pair in changes.PAIRS if changes.stays(pair)]
+    print(f"changes of our own, newest there and stale gone: {len(changed)} of {len(changes.CHANGES)}")
+    print(f"pairs of our own that stayed two: {len(stayed)} of {len(changes.PAIRS)}")
 
 
 if __name__ == "__main__":

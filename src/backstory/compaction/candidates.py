@@ -192,15 +192,24 @@ def _newest(found: Sequence[Candidate]) -> list[Candidate]:
         if REFERS.match(one.text):
             shared.update(dict.fromkeys(list(kept)[-_BACK:], 0))
         older = [kept[place] for place in sorted(shared) if place in kept]
-        if any(repeats(one, other) for other in older):
+        if any(
+            repeats(one, kept[place])
+            for place, words in shared.items()
+            if place in kept and _most(one, words)
+        ):
             continue
         gone = superseded(one, older)
-        for place in shared:
+        for place, words in shared.items():
             other = kept.get(place)
-            if other is not None and (other in gone or repeats(other, one)):
+            if other is not None and (other in gone or (_most(other, words) and repeats(other, one))):
                 del kept[place]
         kept[number] = one
     return [kept[number] for number in sorted(kept)]
+
+
+def _most(one: Candidate, words: int) -> bool:
+    """Whether so many words are nearly all that a sentence is about."""
+    return words >= max(1, round(0.9 * len(one.about)))
 
 
 def repeats(one: Candidate, other: Candidate) -> bool:
@@ -208,7 +217,7 @@ def repeats(one: Candidate, other: Candidate) -> bool:
     return (
         one.values <= other.values
         and bool(one.about)
-        and len(one.about & other.about) >= max(1, round(0.9 * len(one.about)))
+        and _most(one, len(one.about & other.about))
         and one.weight <= other.weight
     )
 
@@ -224,12 +233,12 @@ def superseded(newer: Candidate, older: Sequence[Candidate]) -> list[Candidate]:
     gone: list[Candidate] = []
     nearest: tuple[int, int, Candidate] | None = None
     for one in older:
-        if one.claim is None or not is_update(newer.claim, one.claim):
+        if one.claim is None or (newer.role == "assistant" != one.role):
+            continue
+        if not is_update(newer.claim, one.claim):
             continue
         alike = likeness(newer.claim, one.claim)
-        if "assistant" in (newer.role, one.role) and (
-            alike < ALIKE or newer.role != "user" != one.role != newer.role
-        ):
+        if one.role == "assistant" and alike < ALIKE:
             continue
         if alike >= SAME:
             gone.append(one)

@@ -134,7 +134,7 @@ def is_update(newer: Claim, older: Claim) -> bool:
     near = shared > 0 and 2 * shared >= least
     if newer.changes:
         named = newer.concepts & older.concepts
-        if roots(new) & roots(old) or kinds & given(named):
+        if roots(new) & roots(old) or (kinds & given(named) and (newer.turns or shared or newer.refers)):
             return True
         if kinds - _VAGUE and (near or newer.refers or (newer.turns and shared)):
             return True
