@@ -227,7 +227,8 @@ def main() -> None:
         lost = f"; lost: {'; '.join(gone)}" if gone else ""
         count = f"{len(there)} of {len(there) + len(gone)}"
         print(f"side constraints after {ROUNDS} compactions of 100,000 tokens, {language}: {count}{lost}")
-    import fidelity_changes as changes  # beside this file, which is run as a script
+    sys.path.insert(0, str(ROOT))
+    from benchmarks import fidelity_changes as changes
 
     changed = [change for change in changes.CHANGES if changes.holds(change)]
     stayed = [pair for pair in changes.PAIRS if changes.stays(pair)]

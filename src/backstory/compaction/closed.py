@@ -11,7 +11,8 @@ from collections.abc import Mapping
 _CLASSES: Mapping[str, str] = {
     "tone": "terse|brief|briefly|concise|concisely|short|succinct|detailed|verbose|lengthy|thorough|formal|formally"
     "|informal|casual"
-    "|friendly|playful|light|serious|neutral|polite|blunt|简短|简洁|详细|正式|随意|活泼|严肃|轻松|礼貌",
+    "|cheerful|playful|humorous|witty|warm|upbeat|sober|professional|academic|conversational|matter-of-fact|enthusiastic"
+    "|friendly|serious|neutral|polite|blunt|简短|简洁|详细|正式|随意|活泼|严肃|轻松|礼貌",
     "units": "metric|imperial|celsius|fahrenheit|公制|英制|摄氏|华氏",
     "zone": r"utc|gmt|cet|est|pst|cst|(?:pacific|eastern|central|mountain|local) time|北京时间|当地时间|东八区",
     "tongue": "english|chinese|mandarin|french|german|spanish|italian|portuguese|japanese|korean|russian|arabic|中文"

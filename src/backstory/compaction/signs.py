@@ -45,14 +45,15 @@ DECISION = re.compile(
     re.IGNORECASE,
 )
 _TURN = (
-    r"\b(?:chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|shift(?:ed|s|ing)?|switch(?:ed|es|ing)?|swap(?:ped|s)?|replac(?:e[ds]?|ing)"
-    r"|renam(?:e[ds]?|ing)|relocat(?:e[ds]?|ing)|transfer(?:red|s)?|updat(?:e[ds]?|ing)|upgrad(?:e[ds]?|ing)"
+    r"\b(?:chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|shift(?:ed|s|ing)?|switch(?:ed|es|ing)?|swap(?:ped|s)?"
+    r"|renam(?:e[ds]?|ing)|transfer(?:red|s)?|updat(?:e[ds]?|ing)|upgrad(?:e[ds]?|ing)"
     r"|downgrad(?:e[ds]?|ing)|revis(?:e[ds]?|ing)|amend(?:ed|s)?|correct(?:ed|ion|s)?|rais(?:e[ds]?|ing)|lower(?:ed|s|ing)"
     r"|increas(?:e[ds]?|ing)|decreas(?:e[ds]?|ing)|reduc(?:e[ds]?|ing)|cut (?:to|down|from|the|our|my|it)"
     r"|(?:put|went|go(?:es|ing)?|gone|come|came|bring|brought) (?:\S+ ){0,3}?(?:up|down|forward|over) to"
     r"|doubl(?:ed|es)|halv(?:ed|es)|extend(?:ed|s|ing)|shorten(?:ed|s)?|postpon(?:e[ds]?|ing)|delay(?:ed|s)?|slip(?:ped|s)?"
-    r"|defer(?:red|s)?|reschedul(?:e[ds]?|ing)"
+    r"|defer(?:red|s)?"
     r"|push(?:ed|es|ing)? (?:\S+ ){0,3}?(?:back|out|to)|brought forward"
+    r"|re-?(?:assign|bas|book|buil[dt]|direct|locat|order|plac|pric|rout|schedul|siz|target|wr[io]t|organi[sz])(?:e|ed|es|ing|s)?"
     r"|bump(?:ed|s|ing)?|supersed(?:e[ds]?|ing)|overrid(?:es?|ing|den)|took over|takes? over|taken over|takes? the lead"
     r"|hand(?:ed|s) (?:it )?(?:over|to)|retire[ds]?|migrat(?:e[ds]?|ing)|adjust(?:ed|s)?"
     r"|instead|no longer|not .{1,40} any ?more"
@@ -67,7 +68,7 @@ TURN = re.compile(_TURN, re.IGNORECASE)
 """Verbs that say outright that something changed."""
 CHANGE = re.compile(
     rf"{_TURN}|\b(?:actually|not .{{1,40}} but|now|new|old|previous(?:ly)?|former(?:ly)?|set .{{1,40}} to|these days"
-    r"|as of (?:today|now)|from now on|going forward|obsolete|deprecated|expired|passes to|belongs? to|rebased|rotated"
+    r"|as of (?:today|now)|from now on|going forward|obsolete|deprecated|expired"
     r"|was .{1,40} (?:is|now)|only .{1,40} (?:can|could)|can only)\b"
     r"|其实|现在|从现在起|以后|旧的|新的|归|提前",
     re.IGNORECASE,

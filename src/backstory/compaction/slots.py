@@ -24,7 +24,7 @@ _CONCEPTS: Mapping[str, str] = {
     " 日期 上线 发布 交付 交货 完成 定在",
     "meet": "meeting appointment call review interview demo standup session visit check-up checkup slot 会议 开会"
     " 面试 评审 复查 预约 见面",
-    "who": "handle handles handling duty belongs pager support owner own owns lead leads responsible charge assign"
+    "who": "handle handles duty owner own owns lead leads responsible charge assign"
     " assigned assignee contact reviewer approver approve approves manager"
     " maintainer on-call oncall escalate sign-off 负责 负责人 联系人 审批 批准 主管 经理 接手 值班",
     "where": "region location located hosted host hosting cluster zone office address lives datacenter deploy deployed"
@@ -37,7 +37,7 @@ _CONCEPTS: Mapping[str, str] = {
     "language": "language written write python java javascript typescript rust golang kotlin ruby english chinese"
     " french german spanish 语言 中文 英文 英语 用语",
     "link": "url endpoint api link base website webhook domain 网址 链接 接口 域名",
-    "label": "call calling designated known codename code name named called id identifier ticket nickname title label"
+    "label": "call code name named called id identifier ticket nickname title label"
     " alias number reference key 代号 名字 名称 编号 叫 称呼",
     "style": "style format layout theme concise verbose detail bullet tables 风格 格式 语气 单位",
     "version": "version runtime release interpreter 版本",
