@@ -7,10 +7,11 @@ import re
 import pytest
 
 import backstory
+from backstory.agent.sources.base import as_source
 from backstory.compaction.policy import Policy
 from backstory.errors import BudgetExceeded, ConfigurationError, ModelUnavailable, SessionBusy
 from backstory.formats import wire_format
-from backstory.messages import assistant, user
+from backstory.messages import assistant, system, user
 from backstory.models.base import Answer
 from backstory.models.scripted import Play, Reply, ScriptedModel, calls
 from backstory.sessions.summaries import summary_of
@@ -252,6 +253,7 @@ def both(asked, *, within=GOOD, alone=GOOD):
 
 @pytest.mark.parametrize("target", ["openai_chat", "openai_responses", "anthropic", "gemini"])
 async def test_the_sessions_own_model_is_asked_in_the_conversation_that_it_has_in_its_cache(target):
+    """And what is sent with its summary is legal for each API (CP-09): the model refuses what a real one would."""
     asked: list[tuple[str, dict]] = []
     model = ScriptedModel(both(asked), name="main", target=target, window=9_000)
     bs = opened(model=model)
@@ -332,6 +334,7 @@ WRONG: dict[str, Reply] = {
 
 @pytest.mark.parametrize("how", WRONG)
 async def test_a_summariser_that_fails_loses_nothing_and_the_extract_holds_the_place(how):
+    """CP-01, CP-07."""
     summariser = ScriptedModel(WRONG[how], name="bad", legal=False)
     bs = opened(summariser, timeout=0.05)
     async with bs:
@@ -432,6 +435,51 @@ async def test_a_long_import_is_summarised_from_its_newest_part_back():
         assert {seq: view.coverage(seq)[0] for seq in covered} == covered
         assert "number 599:" in str(bs.model.requests[-1])
         assert len(summariser.requests) < 4
+
+
+async def test_where_the_fixed_part_is_over_the_mark_nothing_is_tried_and_what_does_not_fit_is_a_clear_error():
+    summariser = ScriptedModel(lambda body: GOOD, name="cheap")
+    large = as_source("rules", lambda context: "Keep to the rules. " * 345)
+    bs = backstory.open(
+        "memory:",
+        model=teller(),
+        budget=BUDGET,
+        runtime=False,
+        sources=[large],
+        compaction=Compaction(model=summariser),
+    )
+    async with bs:
+        await bs.say("s", "hello")
+        view = await view_of(bs.store)
+        assert view.request["ledger"]["total"] > 0.9 * BUDGET
+        for number in range(6):
+            await bs.say("s", f"hello {number}")
+        with pytest.raises(BudgetExceeded) as refused:
+            await bs.say("s", "word " * 1_500)
+        assert refused.value.ledger.line("system").used > 0.9 * BUDGET
+        assert len(summariser.requests) <= 1
+        assert (await bs.say("s", "still there?")).reason == "done"
+
+
+async def test_what_the_system_block_says_is_never_summarised_and_a_later_notice_is():
+    """CP-08."""
+    store = InMemoryStore()
+    said = [m for n in range(30) for m in (user(long(n)), assistant("Noted."))]
+    said[7:7] = [system("The user was idle; the code word is Falke77.")]
+    await import_messages(
+        store, S, said, source="test", counter=Counter(name="o200k_base"), format="openai_chat"
+    )
+    summariser = ScriptedModel(lambda body: GOOD, name="cheap")
+    bs = opened(summariser, store=store)
+    async with bs:
+        await bs.say("s", "hello")
+        assert await kinds(bs, "summary")
+        assert "Falke77" in str(summariser.requests)
+        assert "You are a helpful assistant" not in str(summariser.requests)
+        block = system_of(bs.model.requests[-1])
+        assert block.startswith("You are a helpful assistant")
+        assert [m["role"] for m in bs.model.requests[-1]["messages"]].count("system") == 1
+        legal(bs.model)
 
 
 # --- asked for, undone, rolling ----------------------------------------------------------------
