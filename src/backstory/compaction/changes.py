@@ -50,6 +50,10 @@ _MEASURED = re.compile(
 )
 _HAN = re.compile(r"[\u3400-\u9fff]+")
 _CLAUSE = "，"
+_UNIT = re.compile(r"(?<=[\d一二三四五六七八九十百千万两])\s?[\u3400-\u9fff]{1,3}(?=[^\u3400-\u9fff\w]|$)")
+"""What a number at the end of a clause counts."""
+_BECOMING = frozenset("到成为改换调升降涨移搬迁由归")
+"""Characters of verbs of change, as they stand before a value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,10 +120,9 @@ def claim(text: str, about: frozenset[str]) -> Claim | None:
 
 
 def _chinese(text: str, complements: frozenset[str]) -> str:
-    bare = without_values(text)
     for said in complements:
-        bare = bare.replace(said, _CLAUSE)
-    return _CLAUSE.join(_HAN.findall(bare))
+        text = text.replace(said, _CLAUSE)
+    return _CLAUSE.join(_HAN.findall(without_values(_UNIT.sub(_CLAUSE, text))))
 
 
 def is_update(newer: Claim, older: Claim) -> bool:
@@ -140,9 +143,12 @@ def is_update(newer: Claim, older: Claim) -> bool:
             return True
         if kinds and near:
             return True
-        if newer.turns and newer.complements - older.complements and older.complements:
+        if not (newer.complements - older.complements and older.complements):
+            return False
+        if newer.turns:
             return likeness(newer, older) >= ALIKE or "word" in given(named)
-        return False
+        # 现在是 names what holds the place now; "is now" may add a second quality
+        return bool(newer.han) and shared == least > 0 and likeness(newer, older) >= ALIKE
     if kinds & CLASSES.keys() & given(newer.concepts & older.concepts):
         return True
     if not kinds or _many(new) or _many(old):
@@ -248,5 +254,6 @@ def _contrast(newer: Claim, older: Claim) -> Iterator[str]:
 
 
 def _leading(han: str, run: str) -> str:
-    """The two characters before a piece, in its clause."""
-    return han[: han.index(run)].rpartition(_CLAUSE)[2][-2:]
+    """The two characters before a piece, in its clause; none where they are no noun's."""
+    found = han[: han.index(run)].rpartition(_CLAUSE)[2][-2:]
+    return found if all(one not in _BECOMING and has_meaning(one) for one in found) else ""

@@ -60,7 +60,7 @@ _TURN = (
     r"|scrap|disregard|forget (?:that|what|about)|mistyped|typo|misspoke|my mistake|made a mistake|turns out|after all"
     r"|make (?:it|that)(?! (?:work|happen|easy|easier|better|clear|possible|so|to|back|through|up|harder))"
     r"|rather than|was wrong)\b"
-    r"|改成|改为|改到|改用|改在|改由|换成|换到|换为|换了|换[\u3400-\u9fff]{1,4}了|更正|纠正|更改|变更|不是.{1,20}而是|推迟|延误|延期|延到|延长|挪到|顺延"
+    r"|改(?![变善革进])[\u3400-\u9fff]|迁[移到至往]|换成|换到|换为|换了|换[\u3400-\u9fff]{1,4}了|更正|纠正|更改|变更|不是.{1,20}而是|推迟|延误|延期|延到|延长|挪到|顺延"
     r"|调到|调成|调为|上调|下调|调整|提高到|涨到|涨了?租|降到|降低|降为|升到|升级|升[^学]{0,3}了|减到|加到|增加到|更新|更名|改名|变成|变为|移到|搬到|搬去|取代"
     r"|接手|作废|不用了|写错|说错|弄错|记错|提前到"
 )
@@ -130,7 +130,7 @@ _COUNT = (
     r"|forty|fifty|sixty"
     r"|seventy|eighty|ninety|hundred|thousand|million|billion)[ -]?)+(?:dollars?|euros?|pounds?|percent|days?"
     r"|hours?|minutes?"
-    r"|weeks?|months?|years?)?\b|[一二三四五六七八九十百千万两]+(?=[元块天个人年月周小时点岁楼层号])"
+    r"|weeks?|months?|years?)?\b|[一二三四五六七八九十百千万两]+(?=[元块天个人年月周小时点岁楼层号次节])"
 )
 VALUE = re.compile(rf"{_CODE}|(?i:{_DATE})|{_NUMBER}|(?i:{_COUNT})|(?i:{closed.PATTERN})|{_QUOTED}", re.ASCII)
 _CAPITAL = r"(?!I\b)[A-Z][A-Za-z'’-]*"
