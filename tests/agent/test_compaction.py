@@ -506,6 +506,30 @@ async def test_the_second_summary_is_told_of_the_first_and_of_what_it_kept():
         assert set(coverage(records).values()) == {"view", "summary"}
 
 
+async def test_who_speaks_while_a_summary_is_asked_for_does_not_wait_for_it():
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def slow(body):
+        begun.set()
+        await gate.wait()
+        return GOOD
+
+    bs = opened(ScriptedModel(slow, name="slow"), budget=6_000)
+    async with bs:
+        for number in range(6):
+            await bs.say("s", long(number, 600))
+        compacting = asyncio.create_task(bs.compact("s"))
+        async with asyncio.timeout(60):
+            await begun.wait()
+            assert (await bs.say("s", "meanwhile")).reason == "done"
+            gate.set()
+            done = await compacting
+        assert done is not None
+        assert done.after < done.before
+        assert (await view_of(bs.store)).live()[-2].message.text == "meanwhile"
+        check_log(await records_of(bs.store))
+
+
 async def test_compact_with_a_topic_and_its_undo_by_command():
     summariser = ScriptedModel(lambda body: GOOD, name="cheap")
     bs = opened(summariser, budget=6_000)

@@ -45,6 +45,7 @@ from backstory.stores.values import DEFAULT_SCOPE, NewEntry, SessionId
 from backstory.targets import Target
 from backstory.upkeep.archive import Archiver, Cap
 from backstory.upkeep.compactor import Compacted, Compactor
+from backstory.upkeep.spans import Frame
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,16 +215,25 @@ class Backstory:
         """
         if self.compactor is None:
             raise ConfigurationError("compaction is off: open with compaction=True")
-        async with self.sessions.hold(SessionId(scope=scope, key=key)) as session:
-            return await self.compacted(session, topic)
+        compactor, place = self.compactor, SessionId(scope=scope, key=key)
+        async with self.sessions.hold(place) as session:
+            await session.refresh()
+            frame = await self._frame(session)
+            made = await compactor.begin(session, frame, topic=topic)
+        # Not held: who speaks meanwhile does not wait for the summariser.
+        ready = await compactor.make(place, made, frame, self.model, topic=topic)
+        async with self.sessions.hold(place) as session:
+            return await compactor.finish(session, frame, ready)
+
+    async def _frame(self, session: Session) -> Frame:
+        return await session_frame(session, Conversation(self, session, self._tools, self.model).shape())
 
     async def compacted(self, session: Session, topic: str = "") -> Compacted | None:
         """The same for a session that the caller holds; `None` as well where compaction is off."""
         if self.compactor is None:
             return None
         await session.refresh()
-        frame = await session_frame(session, Conversation(self, session, self._tools, self.model).shape())
-        return await self.compactor.compact(session, frame, self.model, topic=topic)
+        return await self.compactor.compact(session, await self._frame(session), self.model, topic=topic)
 
     async def pin(
         self, key: str, text: str = "", *, message: int | None = None, scope: str = DEFAULT_SCOPE

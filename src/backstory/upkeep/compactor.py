@@ -20,10 +20,10 @@ from backstory.models.base import Model
 from backstory.models.billing import usage_json
 from backstory.sessions.operations import write
 from backstory.sessions.session import Session
-from backstory.sessions.summaries import summary_record
+from backstory.sessions.summaries import summary_of, summary_record
 from backstory.stores.clock import Clock
 from backstory.stores.values import SessionId
-from backstory.upkeep.spans import Frame, Plan, holds, live_turns, plan
+from backstory.upkeep.spans import Frame, Plan, holds, live_turns, plan, staying
 from backstory.upkeep.summarise import Breaker, Compaction, Prefix, Written, summarise
 
 T = TypeVar("T")
@@ -70,6 +70,7 @@ class Compactor:
         self._futile: OrderedDict[SessionId, int] = OrderedDict()  # where an attempt cut, and gained nothing
         self._vain: OrderedDict[SessionId, int] = OrderedDict()  # tokens with which there was nothing to plan
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+        self._asked: set[SessionId] = set()  # for which a summary is written that somebody asked for
 
     @property
     def busy(self) -> bool:
@@ -83,7 +84,7 @@ class Compactor:
         place, model = session.id, self._model(model)
         if not self._mark(session, used, budget) or model is None or self._breaker.is_open(model.name):
             return False
-        if place in self._prepared or place in self._tasks:
+        if place in self._prepared or place in self._tasks or place in self._asked:
             return False
         tried = self._vain.get(place)
         return tried is None or abs(used - tried) >= WORTH_ANOTHER_LOOK * used
@@ -175,48 +176,89 @@ class Compactor:
         What is prepared is used if it still holds; with nothing prepared, a summary is written now where the request
         is ``full``. `None` where nothing changed.
         """
-        place, must = session.id, why == "full"
-        if must and place in self._tasks:  # it is on its way: faster than another one from the beginning
-            await asyncio.wait({self._tasks[place]}, timeout=self.settings.timeout)
-        ready = self._prepared.pop(place, None)
-        if ready is not None and await holds(ready.plan, session):
-            return await self._put(session, frame, ready, f"prepared, {why}")
-        return await self._now(session, frame, model, why=why) if must else None
+        must = why == "full"
+        waited = await self._ended(session.id, wait=True) if must else False
+        ready = self._prepared.pop(session.id, None)
+        if ready is None or not await holds(ready.plan, session):
+            ready = None
+            made = await self._plan(session, frame) if must else None
+            if (
+                made is not None
+            ):  # where the model has just failed in the background, the user waits for no other try
+                ready = await self._written(made, frame, None if waited else self._model(model))
+                return await self._put(session, frame, ready, why)
+        return await self._put(session, frame, ready, f"prepared, {why}") if ready is not None else None
 
     async def compact(
         self, session: Session, frame: Frame, model: Model | None, *, topic: str = "", why: str = "asked for"
     ) -> Compacted | None:
         """Compact now, whatever the marks say; `None` where nothing would be gained. `topic` is favoured.
 
-        Between turns: the lease is taken for the record alone. Whoever calls this holds the session. Raises
-        `SessionBusy` while a turn is open, `LeaseHeld` while another process runs one, and the store's errors.
+        Between turns: the lease is taken for the record alone. Whoever calls this holds the session; `begin` and
+        `finish` are its two ends, between which it need not be held. Raises `SessionBusy` while a turn is open,
+        `LeaseHeld` while another process runs one, and the store's errors.
         """
+        made = await self.begin(session, frame, topic=topic)
+        ready = await self.make(session.id, made, frame, model, topic=topic)
+        return await self.finish(session, frame, ready, why=why)
+
+    async def begin(self, session: Session, frame: Frame, *, topic: str = "") -> Plan | Prepared | None:
+        """What a compaction between turns would write, or what is prepared already; the session is held."""
         await session.refresh()
         if session.view.turn is not None:
             raise SessionBusy(f"turn {session.view.turn.number} is open in session {str(session.id)!r}")
+        await self._ended(session.id, wait=not topic)
         ready = self._prepared.pop(session.id, None)
         if ready is not None and not topic and await holds(ready.plan, session):
-            return await self._put(session, frame, ready, why)
+            return ready
         self._futile.pop(session.id, None)
-        return await self._now(session, frame, model, why=why, topic=topic)
+        return await self._plan(session, frame)
+
+    async def make(
+        self,
+        id: SessionId,
+        made: Plan | Prepared | None,
+        frame: Frame,
+        model: Model | None,
+        *,
+        topic: str = "",
+    ) -> Prepared | None:
+        """The summary of what `begin` gave. Nobody need hold the session meanwhile; nothing else is prepared for it."""
+        if not isinstance(made, Plan):
+            return made
+        self._asked.add(id)
+        try:
+            return await self._written(made, frame, self._model(model), topic=topic)
+        finally:
+            self._asked.discard(id)
+
+    async def finish(
+        self, session: Session, frame: Frame, ready: Prepared | None, *, why: str = "asked for"
+    ) -> Compacted | None:
+        """Put it into force, if it still holds; the session is held again. Raises as `compact`."""
+        await session.refresh()
+        if ready is None or session.view.turn is not None or not await holds(ready.plan, session):
+            return None
+        return await self._put(session, frame, ready, why)
 
     # --- how it is done ----------------------------------------------------------------------
 
-    async def _now(
-        self, session: Session, frame: Frame, model: Model | None, *, why: str, topic: str = ""
-    ) -> Compacted | None:
-        made = await self._plan(session, frame)
-        if made is None:
-            return None
+    async def _written(self, made: Plan, frame: Frame, model: Model | None, *, topic: str = "") -> Prepared:
         written = await summarise(
-            made,
-            frame,
-            self._model(model),
-            seconds=self.settings.timeout,
-            breaker=self._breaker,
-            topic=topic,
+            made, frame, model, seconds=self.settings.timeout, breaker=self._breaker, topic=topic
         )
-        return await self._put(session, frame, Prepared(plan=made, written=written), why)
+        return Prepared(plan=made, written=written)
+
+    async def _ended(self, id: SessionId, *, wait: bool) -> bool:
+        """End what is under way in the background, or wait for it; whether there was any. One at a time."""
+        task = self._tasks.get(id)
+        if task is None:
+            return False
+        if wait:
+            await asyncio.wait({task}, timeout=self.settings.timeout)
+        task.cancel()
+        await asyncio.wait({task})
+        return True
 
     async def _plan(self, session: Session, frame: Frame) -> Plan | None:
         """A plan that was not tried in vain before (law 9)."""
@@ -229,9 +271,12 @@ class Compactor:
 
     async def _put(self, session: Session, frame: Frame, ready: Prepared, why: str) -> Compacted | None:
         """One record, under the lease that is held, or one taken for it. `None` where nothing is gained."""
-        made, written = ready.plan, ready.written
-        after = made.after + frame.text(written.summary.rendered)
-        if not written.summary.rendered.strip() or after >= made.before:
+        made, written, view = ready.plan, ready.written, session.view
+        await session.load(frame.budget.tokens, frame.record)
+        told = summary_of(view)
+        before = sum(map(frame.record, view.live())) + (frame.text(told.rendered) if told is not None else 0)
+        after = sum(map(frame.record, staying(view, made.cut))) + frame.text(written.summary.rendered)
+        if not written.summary.rendered.strip() or after >= before:
             _keep(self._futile, session.id, made.cut.start)
             logger.info("a compaction of %r would gain nothing and is left", str(session.id))
             return None
@@ -241,7 +286,7 @@ class Compactor:
             spans=made.spans,
             on=made.on,
             since=made.since,
-            tokens=(made.before, after),
+            tokens=(before, after),
             refused=written.refused,
             usage=usage_json(written.usage),
             model=written.model,
@@ -255,7 +300,7 @@ class Compactor:
         return Compacted(
             seq=session.view.active,
             messages=len(made.messages),
-            before=made.before,
+            before=before,
             after=after,
             by=written.summary.by,
             refused=written.refused,

@@ -76,9 +76,8 @@ class Plan:
     """A compaction to be: its cut, and what its summary stands for.
 
     `messages` are those of `spans`, without what is undone. `previous` is the summary that it builds on, whose place is
-    `on`, and `since` the first place that both stand for. `limit` is the most tokens of the summary; `before`
-    are those of the history with the summary so far, `after` those of the history that stays. `proof` is what must be
-    the same when it is put into force.
+    `on`, and `since` the first place that both stand for. `limit` is the most tokens of the summary. `proof` is
+    what must be the same when it is put into force.
     """
 
     cut: Cut
@@ -88,8 +87,6 @@ class Plan:
     since: int
     previous: Summary | None
     limit: int
-    before: int
-    after: int
     proof: tuple[Any, ...]
 
 
@@ -147,8 +144,6 @@ async def plan(session: Session, frame: Frame, policy: Policy, *, by_turns: bool
         since=base.since if base is not None and whole else spans[0].first,
         previous=previous,
         limit=min(most, (before + told - after) // 2),
-        before=before + told,
-        after=after,
         proof=proof_of(view, cut, generation),
     )
 
