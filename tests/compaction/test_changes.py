@@ -65,6 +65,26 @@ def test_prose_is_no_program(text):
     assert not CODE.search(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("No meeting on Wednesday mornings.", "rule"),
+        ("Use the blue form for all visitors.", "rule"),
+        ("千万不要让他知道这件事。", "rule"),
+        ("I'll keep you posted on the tickets.", "said"),
+        ("I can always try the bakery in Bern.", "fact"),
+    ],
+)
+def test_what_binds_and_what_is_mused(text, kind):
+    said = [user("Hello there, dear friend."), user(text), user("Go on.")]
+    assert [one.kind for one in candidates(said) if one.text == text] == [kind]
+
+
+def test_a_prohibition_outlives_what_happens_on_its_day():
+    said = [user("No meeting on Wednesday mornings."), user("The meeting with Ines moved to Friday.")]
+    assert "No meeting on Wednesday mornings." in [one.text for one in candidates(said)]
+
+
 def test_i_is_nobodys_name():
     assert values("Today I think I'm late, and I've told Rosa.") == {"today", "rosa"}
 

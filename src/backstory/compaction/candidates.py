@@ -15,8 +15,11 @@ from backstory.compaction.signs import (
     CODE,
     DECISION,
     LABEL,
+    MUSING,
     NOTE,
+    OPENING,
     OUTCOME,
+    PROHIBITION,
     REFERS,
     RULE,
     STANDING,
@@ -122,23 +125,24 @@ def _short(text: str) -> str:
 
 def _candidate(text: str, position: int, role: str, kind: Kind | None = None) -> Candidate:
     found, subject = values(text), about(text)
-    rule, task, change = bool(RULE.search(text)), bool(TASK.search(text)), bool(CHANGE.search(text))
+    change, users = bool(CHANGE.search(text)), role in ("user", "before")
+    opening = users and bool(OPENING.match(text))
+    musing = users and not opening and bool(MUSING.search(text))
+    rule, standing = opening, opening
+    if users and not musing:  # advice of the assistant's is no rule
+        rule, standing = opening or bool(RULE.search(text)), opening or bool(STANDING.search(text))
+    task = bool(TASK.search(text))
     decision, outcome = bool(DECISION.search(text)), bool(OUTCOME.search(text))
     weight = _WEIGHTS.get(role, 0.0) + 0.5 * min(len(found), 4)
-    weight += (
-        2.5 * rule
-        + 1.5 * bool(STANDING.search(text))
-        + 1.5 * change
-        + 1.0 * task
-        + 0.8 * decision
-        + 0.8 * outcome
-    )
+    weight += 2.5 * rule + 1.5 * standing + 1.5 * change + 1.0 * task + 0.8 * decision + 0.8 * outcome
     if role != "user" and role != "before":
         weight *= 0.5  # what matters in these words, the user says or the log holds
     if is_open_question(text) or (is_question(text) and role == "user"):
         weight *= 0.3
     if len(subject) + len(found) < 2 or NOTE.match(text) or (role != "before" and CODE.search(text)):
         weight *= 0.3
+    if musing:
+        weight *= 0.5
     weight += 1.5 * bool(LABEL.match(text))
     if kind is None:
         kind = _kind(role, rule=rule, task=task, decided=change or decision or bool(found))
@@ -240,6 +244,8 @@ def superseded(newer: Candidate, older: Sequence[Candidate]) -> list[Candidate]:
         alike = likeness(newer.claim, one.claim)
         if one.role == "assistant" and alike < ALIKE:
             continue
+        if alike < SAME and newer.kind != "rule" and PROHIBITION.match(one.text):
+            continue  # "no meeting on a Wednesday" is not changed by a meeting that moves
         if alike >= SAME:
             gone.append(one)
         elif nearest is None or (kinship(newer.claim, one.claim), one.position) >= nearest[:2]:

@@ -27,6 +27,24 @@ RULE = re.compile(
     r"|批准|应该|应当",
     re.IGNORECASE,
 )
+OPENING = re.compile(
+    r"^\W*(?:please |and |so |also |but |remember: ?)*"
+    r"(?:do not|don't|never|always|only|no(?! (?:problem|worries|thanks?|idea|way|need))(?= \w)|avoid|stop|use|keep"
+    r"|at (?:most|least)|under no)\b"
+    r"|^\W*(?:请|千万|务必)?(?:不要|别|不能|不得|禁止|严禁|只能|必须|一律|永远|总是)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that tells somebody what to do, or what not to."""
+PROHIBITION = re.compile(r"^\W*(?:no|never|do not|don't|不要|别|不能|不得|禁止|严禁)(?![a-z])", re.IGNORECASE)
+MUSING = re.compile(
+    r"^\W*(?:and |but |so |also |well |okay |ok )*(?:I(?:'|’)?(?:ll|ve|d(?! (?:rather|like|prefer|love)))\b"
+    r"|I (?:will|would(?! (?:rather|like|prefer|love))|can|could|think|guess|hope|might)\b|(?:it|this|that)\b"
+    r"|I(?:'m|’m| am) (?:\w+ing|not sure|pretty|kinda|really|so|worried|excited|glad|happy|curious)\b)"
+    r"|\b(?:wondering|(?:can|could|would) you|not sure)\b"
+    r"|^\W*我(?:想|觉得|感觉|会|可以|可能|打算|在想)|能不能|可以帮我|你觉得",
+    re.IGNORECASE,
+)
+"""What somebody is at, thinks, or asks for this once: a "keep" or "always" in it binds nobody."""
 STANDING = re.compile(
     r"\b(?:from now on|going forward|in (?:the )?future|always|never|every time|whenever|as a rule|by default"
     r"|remember (?:that|to)"
