@@ -7,7 +7,8 @@ The life is made of recorded agent runs joined (../shared/data, airline) and of 
 under other numbers until there are turns enough. Ours goes through sessions: governed requests, compaction prepared in
 the background and put into force at the hard mark, its summaries written by the session's own model, for which a
 stand-in extracts: in the conversation that it has in its cache where that is cheaper, and billed for all it reads and
-writes. A compaction leaves less here than by default (--target 0.5), and summaries are shorter (--summary 0.1). The others are reckoned from the same counts:
+writes. A compaction leaves less here than by default (--target 0.5), and summaries are shorter (--summary 0.1). The
+others are reckoned from the same counts:
 
 - *sliding*: as many of the newest whole turns as fit the same budget, refilled at each call, so that its start moves;
 - *full*: everything, whether or not any window takes it.
@@ -324,9 +325,8 @@ async def main() -> None:
         sliding = reckoned(system, turns, budget, prices)
         fresh, held, written = mine.summaries
         told = f"window {window:,}, reserve {window // 5:,}, budget {budget:,}; {len(turns):,} turns"
-        print(
-            f"{told}, {compactions} compactions to {policy.target:.0%}, {written // max(1, compactions):,} tokens a summary"
-        )
+        each = written // max(1, compactions)
+        print(f"{told}, {compactions} compactions to {policy.target:.0%}, {each:,} tokens a summary")
         print(f"the summariser read {fresh:,} tokens anew and {held:,} from the cache")
         print(
             f"{'':>10} {'input':>14} {'from cache':>11} {'output':>10}  "
@@ -338,11 +338,14 @@ async def main() -> None:
         for name, other in (("sliding", sliding), ("full", full)):
             ratios = "  ".join(f"{mine.costs[m][-1] / other.costs[m][-1]:18.3f}" for m in prices)
             print(f"{'ours/' + name:>48}  {ratios}")
-        worst = {
-            m: max(a / b for a, b in zip(mine.costs[m][1:], full.costs[m][1:], strict=True) if b)
-            for m in prices
+        prefixes = {
+            m: [a / b for a, b in zip(mine.costs[m][1:], full.costs[m][1:], strict=True)] for m in prices
         }
-        print(f"{'worst prefix, ours/full':>48}  " + "  ".join(f"{worst[m]:18.3f}" for m in prices))
+        worst = "  ".join(f"{max(prefixes[m]):18.3f}" for m in prices)
+        print(f"{'worst prefix, ours/full':>48}  {worst}")
+        last = {m: max((n for n, r in enumerate(prefixes[m], 1) if r > 1), default=0) for m in prices}
+        over = "  ".join(f"{last[m]:18,}" for m in prices)
+        print(f"{'last turn whose prefix costs more than full':>48}  {over}")
         print()
 
 

@@ -45,6 +45,7 @@ from backstory.stores.values import DEFAULT_SCOPE, NewEntry, SessionId
 from backstory.targets import Target
 from backstory.upkeep.archive import Archiver, Cap
 from backstory.upkeep.compactor import Compacted, Compactor
+from backstory.upkeep.idle import Idle
 from backstory.upkeep.spans import Frame
 
 
@@ -101,6 +102,9 @@ class Backstory:
         self.sessions = Sessions(store)
         compaction = self.settings.compaction
         self.compactor = Compactor(store.clock, compaction) if compaction is not None else None
+        self.idle = (
+            Idle(self.sessions, self.compactor, self._frame, model) if self.compactor is not None else None
+        )
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
         self.reader = read_result(self._read)
         cap = self.settings.cap
@@ -262,6 +266,8 @@ class Backstory:
 
         Turns under way in this process are lost to their lease's time to live.
         """
+        if self.idle is not None:
+            await self.idle.close()
         if self.compactor is not None:
             await self.compactor.close()
         if self.archiver is not None:

@@ -37,6 +37,7 @@ from backstory.tokens import counter_for
 from backstory.tokens.messages import count_message
 from backstory.upkeep.archive import Archiver
 from backstory.upkeep.compactor import Compactor
+from backstory.upkeep.idle import Idle
 
 
 class Means(Protocol):
@@ -66,6 +67,8 @@ class Means(Protocol):
     def compactor(self) -> Compactor | None: ...
     @property
     def archiver(self) -> Archiver | None: ...
+    @property
+    def idle(self) -> Idle | None: ...
 
 
 class Conversation:
@@ -212,6 +215,8 @@ class Conversation:
             await after_answer(self.means.compactor, turn, self.shape(), self.model)
         if self.means.archiver is not None:
             self.means.archiver.after_turn(self.session)
+        if self.means.idle is not None:
+            self.means.idle.touched(self.session.id)
 
     def counts(self, message: Message) -> Mapping[str, int]:
         """Token counts of a message, to be stored with it, so that nobody counts it again."""

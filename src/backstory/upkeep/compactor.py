@@ -140,6 +140,16 @@ class Compactor:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the compaction of %r failed", str(id), exc_info=error)
 
+    def is_ready(self, id: SessionId) -> bool:
+        """Whether a summary of a session waits to be put into force."""
+        return id in self._prepared
+
+    async def settled(self, id: SessionId) -> None:
+        """Return once nothing is being prepared for a session."""
+        task = self._tasks.get(id)
+        if task is not None:
+            await asyncio.wait({task})
+
     async def close(self) -> None:
         """End what is under way. What is prepared is forgotten."""
         tasks = list(self._tasks.values())

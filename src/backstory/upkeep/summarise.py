@@ -49,7 +49,9 @@ class Compaction:
     `policy` says when and to what size. `model` writes the summaries, the session's own where it is `None`; with
     ``extract=True`` none is asked. `timeout` is in seconds, for a whole summary. After `failures` in a row no model is
     asked for `rest` seconds. `cache_ttl` is how long (seconds) the provider keeps a prefix: a session idle for longer
-    gets a prepared summary with its next request. Raises `ConfigurationError` for numbers that are not above 0.
+    gets a prepared summary with its next request. `idle_after` is after how long (seconds) without a turn a session is
+    compacted by itself, once `cache_ttl` is over too; `None` for never. Raises `ConfigurationError` for numbers that
+    are not above 0.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -59,10 +61,12 @@ class Compaction:
     failures: int = 3
     rest: float = 300.0
     cache_ttl: float = 300.0
+    idle_after: float | None = 900.0
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "failures", "rest", "cache_ttl"):
-            if not getattr(self, name) > 0:
+        for name in ("timeout", "failures", "rest", "cache_ttl", "idle_after"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
                 raise ConfigurationError(
                     f"compaction: {name} must be above 0, and is {getattr(self, name)!r}"
                 )
