@@ -192,9 +192,7 @@ class Compactor:
         if ready is None or not await holds(ready.plan, session):
             ready = None
             made = await self._plan(session, frame) if must else None
-            if (
-                made is not None
-            ):  # where the model has just failed in the background, the user waits for no other try
+            if made is not None:  # where the model has just failed, the user waits for no other try
                 ready = await self._written(made, frame, None if waited else self._model(model))
                 return await self._put(session, frame, ready, why)
         return await self._put(session, frame, ready, f"prepared, {why}") if ready is not None else None
