@@ -19,8 +19,9 @@ BENCH := $(VENV)/.installed-bench
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(BASE) ## A conversation killed in mid-call that loses nothing; then a recorded run, and what it costs
+demo: $(BASE) ## A conversation killed in mid-call that loses nothing; a hundred turns in 8K; a recorded run, and its cost
 	@$(BIN)/python examples/story.py
+	@$(BIN)/python examples/long_session.py --brief
 	@$(BIN)/python -m backstory replay examples/agent_run.jsonl --tools examples/agent_tools.json \
 		--budget 5000 --compare full,sliding,stepped --brief $(ARGS)
 

@@ -77,20 +77,21 @@ def test_the_output_in_the_readme_is_the_output(root: Path, readme: str):
 
 @pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
 def test_the_pieces_of_the_demo_in_the_readme_are_of_the_demo(
-    command, story: list[str], root: Path, monkeypatch, readme: str
+    command, story: list[str], long_session: list[str], root: Path, monkeypatch, readme: str
 ):
     monkeypatch.setenv("COLUMNS", "80")
-    told, replayed = re.findall(
+    told, long, replayed = re.findall(
         r"^```console\n(.*?)^```", (root / readme).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
     printed = command("replay", *recipe(root)).out.splitlines()
     assert [line for line in replayed.splitlines() if line not in printed] == []
     assert [line for line in told.splitlines() if line not in story] == []
+    assert [line for line in long.splitlines() if line not in long_session] == []
 
 
 @pytest.fixture(scope="module")
 def story(root: Path) -> list[str]:
-    """What the first half of `make demo` prints: a conversation that is killed for real."""
+    """What the first part of `make demo` prints: a conversation that is killed for real."""
     done = subprocess.run(
         [sys.executable, root / "examples" / "story.py"],
         capture_output=True,
@@ -100,6 +101,37 @@ def story(root: Path) -> list[str]:
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
+
+
+def talked(root: Path, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, root / "examples" / "long_session.py", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        encoding="utf-8",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def long_session(root: Path) -> list[str]:
+    """What the second part of `make demo` prints."""
+    return talked(root, "--brief")
+
+
+def test_after_a_hundred_turns_in_a_small_window_the_first_is_known_and_explain_says_why(
+    root: Path, long_session
+):
+    whole = talked(root)
+    for lines in (whole, long_session):
+        text = "\n".join(lines)
+        assert "Your name is Xiao Zhang." in text
+        assert "The invoice number of our supplier is TX-20417." in text
+        assert "a summary stands for them (by extract)" in text
+        assert "- Never order from Meyer & Sons again." in text
+    assert any(line.startswith("  identity") for line in whole)
 
 
 def test_the_story_of_the_demo_loses_nothing(story: list[str]):

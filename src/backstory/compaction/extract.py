@@ -6,11 +6,12 @@ It holds the place where no model is at hand, or the model failed. The same inpu
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from backstory.compaction.candidates import Candidate, candidates
-from backstory.compaction.summary import HEADINGS, KEPT, Kind, Summary, written
+from backstory.compaction.summary import HEADINGS, KEPT, SPEAKER, Kind, Summary, written
 from backstory.compaction.words import is_chinese, terms
 from backstory.messages import Message
 
@@ -19,6 +20,7 @@ _LINE = 3
 """Tokens that a line takes besides its words: its mark and its end."""
 _TOPIC = 3.0
 """Weight of what somebody asked to be kept."""
+_ITSELF = re.compile(r"\bI\b|\b[Mm]y\b|\bme\b|我")
 
 
 def extract(
@@ -40,6 +42,12 @@ def extract(
     if wanted:
         found = [replace(one, weight=one.weight + _TOPIC * _share(one, wanted)) for one in found]
     language = language_of(messages, previous)
+    found = [
+        replace(one, text=SPEAKER[language] + one.text)
+        if one.role == "assistant" and _ITSELF.search(one.text)
+        else one
+        for one in found
+    ]
     headings = {kind: count(f"## {heading}\n\n") for kind, heading in HEADINGS[language].items()}
     room = tokens - (count(f"## {KEPT[language]}\n\n") if keep else 0)
     kept = []

@@ -36,9 +36,25 @@ HEADINGS: Mapping[str, Mapping[Kind, str]] = {
     },
 }
 KEPT = {"en": "Kept word for word", "zh": "原文保留"}
+WHOSE = {"en": "“I” is the user", "zh": "“我”是用户"}
+"""Said above a summary that is shown: its sentences are often the user's own."""
+SPEAKER = {"en": "Assistant: ", "zh": "助手："}
+"""Stands before a sentence in which the assistant speaks of itself."""
 _KIND_OF: dict[str, Kind] = {
     heading.lower(): kind for headings in HEADINGS.values() for kind, heading in headings.items()
 }
+
+
+def heads(heading: str) -> bool:
+    """Whether a heading is one of a summary's own."""
+    return heading.lower() in _KIND_OF or heading in KEPT.values()
+
+
+def language_of_summary(text: str) -> str:
+    """``zh`` or ``en``: what the headings of a summary are in."""
+    return (
+        "zh" if any(f"## {heading}" in text for heading in (*HEADINGS["zh"].values(), KEPT["zh"])) else "en"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +73,7 @@ class Summary:
         """Text and kept facts, as the system block shows them."""
         if not self.kept:
             return self.text
-        heading = KEPT["zh" if any(heading in self.text for heading in HEADINGS["zh"].values()) else "en"]
+        heading = KEPT[language_of_summary(self.text)]
         lines = "\n".join(f"- {fact}" for fact in self.kept)
         return f"{self.text}\n\n## {heading}\n{lines}".strip()
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
+from backstory.compaction.summary import SPEAKER, WHOSE, heads
 from backstory.compaction.words import (
     heading_of,
     is_chinese,
@@ -35,6 +36,7 @@ from backstory.tokens import counter_for
 from backstory.tokens.messages import count_messages
 
 NAME = "extractive-no-llm"
+_SPOKEN = re.compile(rf"\W*(?:{'|'.join(who.strip() for who in SPEAKER.values())})")
 _HONEST = "An offline stand-in, no LLM: I answer with sentences of the context that I was sent."
 _TRIES = 2
 _LINES = 6
@@ -236,15 +238,20 @@ def _evidence(messages: Sequence[Message], last: int) -> list[Evidence]:
             text = "\n".join(texts(part.content) for part in message.results if not part.synthetic)
         elif position == last:
             text = text.replace(words_of(text), "")
-        heading = ""
+        heading, told = "", False  # whether a summary tells what the user said
         for sentence in sentences(text):
             head = heading_of(sentence)
             if head:
                 heading = head
+                told = any(words in head for words in WHOSE.values()) or (told and heads(head))
             elif not _says_nothing(sentence, message.role):
                 found.append(
                     Evidence(
-                        text=sentence, position=position, role=message.role, source=source, heading=heading
+                        text=sentence,
+                        position=position,
+                        role="user" if told and not _SPOKEN.match(sentence) else message.role,
+                        source=source,
+                        heading=heading,
                     )
                 )
     return found

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from backstory.agent.sources.base import Immediate, SourceContext
+from backstory.compaction.summary import WHOSE, language_of_summary
 from backstory.context.sections import Section
+
+TITLE = {"en": "Summary of the conversation so far", "zh": "此前对话的摘要"}
 
 
 class SummarySource(Immediate):
@@ -13,6 +16,7 @@ class SummarySource(Immediate):
 
     async def section(self, context: SourceContext) -> Section | None:
         text = context.summary.strip()
-        return (
-            Section(name=self.name, text=text, title="Summary of the conversation so far") if text else None
-        )
+        if not text:
+            return None
+        language = language_of_summary(text)
+        return Section(name=self.name, text=text, title=f"{TITLE[language]} ({WHOSE[language]})")
