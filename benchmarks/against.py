@@ -95,6 +95,7 @@ CONTESTANTS = (
         script="with_llama_index.py",
         module="llama_index.core.memory",
         install=("llama-index-core==0.14.25", "aiosqlite"),
+        most=10_000,
     ),
     Contestant(
         name="pydantic-ai, a row a run",
