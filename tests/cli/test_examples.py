@@ -65,6 +65,26 @@ def test_the_figures_of_the_demo_are_those_of_the_demo(command, root: Path, read
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+def test_what_the_readme_says_of_others_is_what_was_measured(root: Path, readme: str):
+    def rows(text: str) -> list[list[str]]:
+        found = [line for line in text.splitlines() if re.match(r"\| \w.* \|$", line)]
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in found]
+
+    measured = (root / "docs" / "measurements.md").read_text(encoding="utf-8")
+    turns, requests = (
+        {name: cells for name, *cells in rows(part)}
+        for part in re.split(r"^A durable turn|^A request of|^Everything else", measured, flags=re.MULTILINE)[
+            1:3
+        ]
+    )
+    told = re.split(r"^## ", (root / readme).read_text(encoding="utf-8"), flags=re.MULTILINE)[2]
+    compared = rows(told)
+    assert len(compared) == 5
+    for name, turn, request in compared:
+        assert (turn, request) == (turns[name][4], requests[name][3]), name
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
 def test_the_output_in_the_readme_is_the_output(root: Path, readme: str):
     text = (root / readme).read_text(encoding="utf-8")
     block = re.search(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
