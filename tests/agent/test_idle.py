@@ -166,6 +166,27 @@ async def test_without_a_model_it_is_extracted():
     assert record.data["summary"]["by"] == "extract" or record.data.get("by") == "extract"
 
 
+async def test_one_that_cannot_be_compacted_does_not_stop_the_others(monkeypatch, caplog):
+    clock, store = clocked()
+    bs = opened(ScriptedModel(lambda body: GOOD, name="cheap"), store=store)
+    for key in ("a", "b"):
+        for number in range(12):
+            await bs.say(key, f"number {number}: " + "they stand in a row " * 12)
+        await settled(bs)
+    clock.advance(901)
+    frame = bs.idle._frame
+
+    async def failing(session):
+        if session.id.key == "a":
+            raise RuntimeError("somebody's own section fails")
+        return await frame(session)
+
+    monkeypatch.setattr(bs.idle, "_frame", failing)
+    assert [place.key for place in await bs.idle.look()] == ["b"]
+    assert "'a' was not compacted" in caplog.text
+    assert await bs.idle.look() == [], "and it is not tried again and again"
+
+
 async def test_not_before_the_cache_is_cold_too():
     clock, store = clocked()
     bs = opened(ScriptedModel(lambda body: GOOD, name="cheap"), store=store, cache_ttl=3_600)

@@ -84,15 +84,24 @@ class Idle:
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def one(info: SessionInfo) -> SessionId | None:
-            async with limit:
-                done = await self._compact(info.session)
             self._seen[info.session] = info.active
             self._seen.move_to_end(info.session)
             while len(self._seen) > _REMEMBERED:
                 self._seen.popitem(last=False)
-            return info.session if done else None
+            async with limit:
+                return info.session if await self._compact(info.session) else None
 
-        return [found for found in await asyncio.gather(*map(one, due)) if found is not None]
+        done: list[SessionId] = []
+        for info, found in zip(
+            due, await asyncio.gather(*map(one, due), return_exceptions=True), strict=True
+        ):
+            if isinstance(found, SessionId):
+                done.append(found)
+            elif (
+                found is not None
+            ):  # somebody's own section or model: the other sessions go on, and the timer
+                logger.error("the idle session %r was not compacted", str(info.session), exc_info=found)
+        return done
 
     async def _due(self) -> AsyncIterator[SessionInfo]:
         """Sessions that are idle for long enough, and not given up; the latest first, so many at most."""
