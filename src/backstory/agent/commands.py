@@ -28,6 +28,7 @@ from backstory.compaction.standing import standing
 from backstory.errors import InvalidInput
 from backstory.models.base import Usage
 from backstory.sessions import operations
+from backstory.sessions.archive import read_through
 from backstory.sessions.session import Session, Sessions
 from backstory.stores.base import Store
 from backstory.stores.values import DEFAULT_SCOPE, SessionId
@@ -136,7 +137,7 @@ async def _undo(means: Means, session: Session, rest: str) -> str:
     await session.refresh()
     undone = await operations.undo(session, count)
     span = session.view.spans[undone.turns[0]]
-    records = await session.store.read(session.id, after=span.first - 1, before=span.last + 1)
+    records = await read_through(session.store, session.id, after=span.first - 1, before=span.last + 1)
     first = next((r.message for r in records if r.kind == "message" and r.message.role == "user"), None)
     words = _short(without_runtime(first).text) if first is not None else ""
     turns = f"turn {undone.turns[0]}" if count == 1 else f"turns {undone.turns[0]} to {undone.turns[-1]}"

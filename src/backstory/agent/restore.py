@@ -15,7 +15,7 @@ from backstory.errors import MessageConflict, SessionError
 from backstory.messages import Message
 from backstory.models.base import Answer
 from backstory.records import NewRecord, Record, new_message
-from backstory.sessions.archive import read_through
+from backstory.sessions.archive import pages_through, read_through
 from backstory.sessions.recovery import NOTHING, SoFar, close_calls, draft_of, end_turn
 from backstory.sessions.session import PAGE, Session
 from backstory.sessions.view import Known
@@ -137,18 +137,11 @@ async def _of_turn(session: Session, known: Known) -> list[Record]:
         records = await read_through(session.store, session.id, after=span.first - 1, before=span.last + 1)
         return [record for record in records if record.turn == known.turn]
     found: list[Record] = []
-    after = known.seq - 1
-    first = await session.store.read(session.id, after=after, limit=1)
-    if first and first[0].kind == "archived":
-        following = first[0].seq + PAGE  # a turn is archived whole
-        found = await read_through(session.store, session.id, after=after, before=following)
-        return [record for record in found if record.turn == known.turn]
-    while True:
-        records = await session.store.read(session.id, after=after, limit=PAGE)
-        found += [record for record in records if record.turn == known.turn]
-        if len(records) < PAGE or any(record.turn > known.turn for record in records):
-            return found
-        after = records[-1].seq
+    async for page in pages_through(session.store, session.id, after=known.seq - 1, limit=PAGE):
+        found += [record for record in page if record.turn == known.turn]
+        if any(record.turn > known.turn for record in page):
+            break
+    return found
 
 
 async def _load(session: Session, first: int) -> None:

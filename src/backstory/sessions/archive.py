@@ -7,6 +7,7 @@ checks by its SHA-256 whenever it is read; inside are the lines as they were, by
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from importlib.util import find_spec
@@ -35,7 +36,12 @@ def packed(records: Sequence[Record]) -> bytes:
 
 
 def unpacked(data: bytes) -> list[Record]:
-    """The records again. Raises `StoreDamaged`, and `ConfigurationError` where zstandard is needed and not there."""
+    """The records again. Raises as `inflated` does."""
+    return [from_line(line) for line in inflated(data).split(b"\n")]
+
+
+def inflated(data: bytes) -> bytes:
+    """The lines of a segment. Raises `StoreDamaged`, and `ConfigurationError` where zstandard is needed and missing."""
     if data.startswith(_ZSTD):
         if find_spec("zstandard") is None:
             raise ConfigurationError(
@@ -44,15 +50,14 @@ def unpacked(data: bytes) -> list[Record]:
         import zstandard
 
         try:
-            lines = zstandard.ZstdDecompressor().decompress(data)
+            return zstandard.ZstdDecompressor().decompress(data)
         except zstandard.ZstdError as error:
             raise StoreDamaged(f"an archive segment cannot be unpacked ({error})") from error
     else:
         try:
-            lines = zlib.decompress(data)
+            return zlib.decompress(data)
         except zlib.error as error:
             raise StoreDamaged(f"an archive segment cannot be unpacked ({error})") from error
-    return [from_line(line) for line in lines.split(b"\n")]
 
 
 def segments(record: Record) -> list[dict[str, Any]]:
@@ -76,17 +81,31 @@ async def archived(
             yield wanted
 
 
+async def pages_through(
+    store: Store, id: SessionId, *, after: int = 0, before: int | None = None, limit: int | None = None
+) -> AsyncIterator[list[Record]]:
+    """As `store.read`, oldest first, a page at a time, with what was archived in its place.
+
+    Records may move into the archive between two pages: each is given once all the same. Raises `StoreDamaged` where
+    a segment is missing or damaged.
+    """
+    while before is None or after < before - 1:
+        records = await store.read(id, after=after, before=before, limit=limit)
+        if not records and before is not None:
+            over = await store.read(id, after=before - 1, limit=1)  # what is archived may reach over the end
+            records = [record for record in over if record.kind == "archived"]
+        if not records:
+            return
+        for kind, alike in itertools.groupby(records, key=lambda record: record.kind == "archived"):
+            if not kind:
+                yield list(alike)
+                continue
+            for record in alike:
+                async for page in archived(store, id.scope, record, after=after, before=before):
+                    yield page
+        after = records[-1].seq
+
+
 async def read_through(store: Store, id: SessionId, *, after: int, before: int | None = None) -> list[Record]:
     """As `store.read`, oldest first, with what was archived in its place."""
-    records = await store.read(id, after=after, before=before)
-    if before is not None and (not records or records[-1].seq < before - 1):
-        following = await store.read(id, after=before - 1, limit=1)  # a tombstone reaches over the end
-        records += [record for record in following if record.kind == "archived"]
-    found: list[Record] = []
-    for record in records:
-        if record.kind == "archived":
-            async for page in archived(store, id.scope, record, after=after, before=before):
-                found += page
-        else:
-            found.append(record)
-    return found
+    return [record async for page in pages_through(store, id, after=after, before=before) for record in page]

@@ -14,7 +14,7 @@ from typing import Any
 
 from backstory.errors import LeaseHeld, SessionBusy
 from backstory.records import NewRecord, Record, from_line, to_line
-from backstory.sessions.archive import archived
+from backstory.sessions.archive import pages_through
 from backstory.sessions.session import Session
 from backstory.sessions.view import View
 from backstory.stores.base import Store
@@ -34,12 +34,11 @@ async def pages(
     With what was archived in its place; `raw`: with the record that stands for it. Raises `StoreDamaged` where a
     segment of the archive cannot be read.
     """
-    after = 0
-    first = await store.read(id, limit=1)
-    if not raw and first and first[0].kind == "archived":
-        async for records in archived(store, id.scope, first[0], before=before):
+    if not raw:
+        async for records in pages_through(store, id, before=before, limit=PAGE):
             yield records
-        after = first[0].seq
+        return
+    after = 0
     while records := await store.read(id, after=after, before=before, limit=PAGE):
         yield records
         after = records[-1].seq

@@ -139,7 +139,7 @@ async def pin(session: Session, text: str = "", *, message: int | None = None) -
     said = " ".join(clean_text(text).split())
     data: dict[str, Any] = {}
     if message is not None:
-        found = await session.store.read(session.id, after=message - 1, before=message + 1)
+        found = await read_through(session.store, session.id, after=message - 1, before=message + 1)
         if not found or found[0].kind != "message" or view.is_hidden(message):
             raise SessionError(f"record {message} of session {str(session.id)!r} is no message to pin")
         data, said = {"message": message}, said or found[0].message.text

@@ -63,7 +63,7 @@ class Session:
                 self._fold(await self.store.read(self.id, after=view.head), view)
                 self.state = None
         else:
-            opened = await self._open()
+            opened = await self._open(head.generation)
             if self.view is view and (opened.head >= view.head or head.generation != self._generation):
                 self.view = opened
                 self.state = None
@@ -75,7 +75,7 @@ class Session:
             if record.seq > view.head:
                 view.apply(record)
 
-    async def _open(self) -> View:
+    async def _open(self, generation: int) -> View:
         """Fold from the newest snapshot on, reading backwards until one is met. What was read beyond it is kept."""
         newest_first: list[Record] = []
         older: list[Record] = []
@@ -94,6 +94,12 @@ class Session:
                 break
             newest_first += found
             if len(found) < page:
+                if (
+                    newest_first and newest_first[-1].first > 1
+                ):  # a gap; or older pages were archived meanwhile
+                    now = (await self.store.head(self.id)).generation
+                    if now != generation:
+                        return await self._open(now)
                 break
             before, page = found[-1].first, min(page * 2, LARGEST_PAGE)
         view = fold(reversed(newest_first), begun)

@@ -21,7 +21,7 @@ from backstory.sessions.archive import SEGMENT, archived, packed, segments
 from backstory.sessions.session import Session, Sessions
 from backstory.sessions.view import fold
 from backstory.stores.base import Store
-from backstory.stores.values import LeaseRequest, Replacement, SessionId
+from backstory.stores.values import Head, LeaseRequest, Replacement, SessionId
 
 logger = logging.getLogger("backstory.upkeep")
 
@@ -113,12 +113,17 @@ async def archive(session: Session, cap: Cap) -> Archived | None:
     view = await session.refresh()
     if view.turn is not None:
         return None
-    store, head, start = session.store, view.head, view.start
+    store, start = session.store, view.start
+    head = await store.head(session.id)
+    if head.seq != view.head:
+        return None
     records = [record async for page in _raw(store, session.id) for record in page]
     before = records[0] if records and records[0].kind == "archived" else None
     live = records[1:] if before is not None else records
     bound = _boundary(live, cap, start)
-    if bound is None:
+    if (
+        bound is None or await store.head(session.id) != head
+    ):  # what was read is not one log, but parts of two
         return None
     moved = [record for record in live if record.seq < bound]
     state = fold([*([before] if before is not None else ()), *moved]).to_json()
@@ -143,15 +148,15 @@ async def restore(session: Session) -> int:
     view = await session.refresh()
     if not view.head:
         raise SessionNotFound(f"there is no session {str(session.id)!r}")
-    first = await store.read(session.id, limit=1)
-    if not first or first[0].kind != "archived":
-        return 0
-    back = [r async for page in archived(store, session.id.scope, first[0]) for r in page]
-    replacement = Replacement(
-        first=1, last=first[0].seq, record=NewRecord(kind="archived"), records=tuple(back)
-    )
     lease = await store.acquire(session.id, LeaseRequest(owner=f"restore:{uuid.uuid4().hex[:8]}", ttl=_TTL))
-    try:
+    try:  # nobody else archives from here on
+        first = await store.read(session.id, limit=1)
+        if not first or first[0].kind != "archived":
+            return 0
+        back = [r async for page in archived(store, session.id.scope, first[0]) for r in page]
+        replacement = Replacement(
+            first=1, last=first[0].seq, record=NewRecord(kind="archived"), records=tuple(back)
+        )
         await store.rewrite(session.id, [replacement], expected=view.head, fence=lease.fence)
     finally:
         await store.release(lease)
@@ -199,7 +204,8 @@ async def _kept(store: Store, scope: str, records: Sequence[Record]) -> dict[str
     }
 
 
-async def _rewritten(session: Session, replacement: Replacement, head: int) -> bool:
+async def _rewritten(session: Session, replacement: Replacement, head: Head) -> bool:
+    """Whether it was put in place. Not where the log was written to, or rewritten by another process, meanwhile."""
     store = session.store
     try:
         lease = await store.acquire(
@@ -208,7 +214,9 @@ async def _rewritten(session: Session, replacement: Replacement, head: int) -> b
     except LeaseHeld:
         return False
     try:
-        await store.rewrite(session.id, [replacement], expected=head, fence=lease.fence)
+        if await store.head(session.id) != head:  # a rewrite by others does not move where the log ends
+            return False
+        await store.rewrite(session.id, [replacement], expected=head.seq, fence=lease.fence)
     except HeadMoved:
         return False
     finally:

@@ -86,8 +86,8 @@ async def examine(
     else:
         findings += folded.findings
     findings += unreadable(records)
-    findings += await _blobs(store, id, records)
-    findings += await _archive(store, id, records)
+    told, old = await _archive(store, id, records)
+    findings += [*await _blobs(store, id, [*old, *records]), *told]
     if view is not None:
         findings += [*calls(view), *legality(view, target or Target.of("openai_chat"))]
         findings += await _around(store, id, view)
@@ -157,9 +157,12 @@ async def _blobs(store: Store, id: SessionId, records: Sequence[Record]) -> list
     return findings
 
 
-async def _archive(store: Store, id: SessionId, records: Sequence[Record]) -> list[Finding]:
-    """Segments of the archive that are missing, cannot be unpacked, or do not hold what they should."""
-    findings = []
+async def _archive(
+    store: Store, id: SessionId, records: Sequence[Record]
+) -> tuple[list[Finding], list[Record]]:
+    """What is wrong with segments: missing, damaged, or with others in them than they should; and the records held."""
+    findings: list[Finding] = []
+    old: list[Record] = []
     for record in records[:1]:
         for segment in segments(record) if record.kind == "archived" else ():
             what = f"records {segment['first']} to {segment['last']} are not in the archive"
@@ -174,7 +177,8 @@ async def _archive(store: Store, id: SessionId, records: Sequence[Record]) -> li
             places = (held[0].first, held[-1].seq, len(held))
             if places != (segment["first"], segment["last"], segment["records"]):
                 findings.append(Finding(level="broken", what=f"{what}: {segment['blob']} holds others"))
-    return findings
+            old += held
+    return findings, old
 
 
 async def _around(store: Store, id: SessionId, view: View) -> list[Finding]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from backstory.errors import HeadMoved, InvalidInput, LeaseHeld, StoreDamaged
 from backstory.records import Record, copied
+from backstory.sessions.archive import inflated, segments
 from backstory.stores.base import Store
 from backstory.stores.values import NewEntry, SessionId
 
@@ -147,8 +148,10 @@ async def _named(
 ) -> AsyncIterator[tuple[str, bytes]]:
     """The blobs that records name, and those that blobs of records name, each once.
 
-    A handle in somebody's words names no blob of ours; one that is missing is missing in the source as well.
+    A handle in somebody's words names no blob of ours; one that is missing is missing in the source as well. Raises
+    `StoreDamaged` and `ConfigurationError` where a segment of the archive, which names blobs too, cannot be read.
     """
+    archive = {part["blob"] for record in records if record.kind == "archived" for part in segments(record)}
     left = [handle.decode() for record in records for handle in _HANDLE.findall(record.line)]
     while left:
         handle = left.pop()
@@ -160,7 +163,8 @@ async def _named(
         except StoreDamaged:
             continue
         yield handle, data
-        left += [inner.decode() for inner in _HANDLE.findall(_unpacked(data))]
+        lines = inflated(data) if handle in archive else _unpacked(data)
+        left += [inner.decode() for inner in _HANDLE.findall(lines)]
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -11,6 +11,7 @@ from backstory.agent.tool_context import ToolContext
 from backstory.agent.tools import AnyTool, tool
 from backstory.errors import StoreDamaged, StoreError, ToolError
 from backstory.messages import ToolCall, ToolResult, texts
+from backstory.sessions.archive import read_through
 from backstory.stores.base import Store
 from backstory.stores.values import SessionId
 
@@ -28,7 +29,7 @@ async def logged_result(store: Store, session: SessionId, place: str) -> str:
     seq, _, number = place.partition(".")
     records = []
     if seq.isdecimal() and number.isdecimal() and len(place) < 32:
-        records = await store.read(session, after=int(seq) - 1, before=int(seq) + 1)
+        records = await read_through(store, session, after=int(seq) - 1, before=int(seq) + 1)
     if records and records[0].kind == "message":
         parts = records[0].message.parts
         part = parts[int(number)] if int(number) < len(parts) else None
