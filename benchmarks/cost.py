@@ -258,8 +258,8 @@ async def ours(
                         result = next(r for r in results if r["tool_call_id"] == call.id)
                         results.remove(result)  # ids come again within a turn
                         await live.result(call, result["content"])
-            if bs.compactor is not None and bs.compactor._tasks:
-                await asyncio.wait(list(bs.compactor._tasks.values()))
+            if bs.compactor is not None:
+                await bs.compactor.settled(SessionId(key="life"))
             for usage in summariser.used:
                 bill.add(prices, fresh=usage.input - usage.cached, cached=usage.cached, output=usage.output)
                 read, held, written = bill.summaries

@@ -33,7 +33,7 @@ async def test_after_its_time_a_session_is_compacted_and_the_user_answered_from_
     assert await bs.idle.look() == []
     clock.advance(2)
     assert await bs.idle.look() == [S]
-    assert await summaries(bs) == ["idle"]
+    assert await summaries(bs) == ["prepared, idle"]
     assert await bs.idle.look() == [], "once is enough"
     await bs.say("s", "and how many now?")
     body = bs.model.requests[-1]
@@ -54,7 +54,7 @@ async def test_the_timer_looks_by_itself_and_ends_with_the_process():
         await settled(bs)
     for _ in range(400):
         await asyncio.sleep(0)
-    assert await summaries(bs) == ["idle"]
+    assert await summaries(bs) == ["prepared, idle"]
     await bs.close()
     assert bs.idle._timer.done()
 
@@ -106,7 +106,7 @@ async def test_a_user_who_comes_back_waits_for_nothing():
     gate.set()
     assert await looking == []
     assert await summaries(bs) == [], "what is prepared waits for its time"
-    assert bs.compactor.is_ready(S)
+    assert S in bs.compactor._prepared
 
 
 @pytest.mark.parametrize(

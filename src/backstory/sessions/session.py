@@ -96,7 +96,7 @@ class Session:
             if len(found) < page:
                 if (
                     newest_first and newest_first[-1].first > 1
-                ):  # a gap; or older pages were archived meanwhile
+                ):  # a gap, or older pages were archived meanwhile
                     now = (await self.store.head(self.id)).generation
                     if now != generation:
                         return await self._open(now)

@@ -121,9 +121,9 @@ async def archive(session: Session, cap: Cap) -> Archived | None:
     before = records[0] if records and records[0].kind == "archived" else None
     live = records[1:] if before is not None else records
     bound = _boundary(live, cap, start)
-    if (
-        bound is None or await store.head(session.id) != head
-    ):  # what was read is not one log, but parts of two
+    if bound is None:
+        return None
+    if await store.head(session.id) != head:  # what was read is not one log, but parts of two
         return None
     moved = [record for record in live if record.seq < bound]
     state = fold([*([before] if before is not None else ()), *moved]).to_json()

@@ -81,10 +81,10 @@ class Compactor:
 
     def is_soft(self, session: Session, model: Model | None, used: int, budget: int | None) -> bool:
         """Whether `after_turn` has anything to do, told at once: most turns have not passed the soft mark."""
-        place, model = session.id, self._model(model)
+        place, model = session.id, self.model_of(model)
         if not self._mark(session, used, budget) or model is None or self._breaker.is_open(model.name):
             return False
-        if place in self._prepared or place in self._tasks or place in self._asked:
+        if self._is_taken(place):
             return False
         tried = self._vain.get(place)
         return tried is None or abs(used - tried) >= WORTH_ANOTHER_LOOK * used
@@ -103,18 +103,33 @@ class Compactor:
         `used` are the tokens of the turn's last request with its answer, `sent` is their body, for `model`. Only what
         is to be told is looked up here, while the session is held; the model is asked in a task of its own.
         """
-        place, own, model = session.id, model, self._model(model)
-        if model is None or not self.is_soft(session, model, used, frame.budget.tokens):
+        if not self.is_soft(session, model, used, frame.budget.tokens):
             return False
+        ours = self.model_of(model) is model  # another one has nothing of this conversation in its cache
+        prefix = Prefix(body=sent, tokens=used) if sent is not None and ours else None
         try:
-            made = await self._plan(session, frame)
+            begun = await self.prepare(session, frame, model, prefix=prefix)
         except StoreError as error:
-            logger.warning("no summary of %r is prepared: %s", str(place), error)
+            logger.warning("no summary of %r is prepared: %s", str(session.id), error)
             return False
+        if not begun:
+            _keep(self._vain, session.id, used)
+        return begun
+
+    async def prepare(
+        self, session: Session, frame: Frame, model: Model | None, *, prefix: Prefix | None = None
+    ) -> bool:
+        """Begin to prepare a summary, whatever the marks say. Whether one is on its way now. The session is held.
+
+        Not where one is or waits already, where no model is asked, or where nothing would be gained. Raises the
+        store's errors.
+        """
+        place, model = session.id, self.model_of(model)
+        if model is None or self._breaker.is_open(model.name) or self._is_taken(place):
+            return False
+        made = await self._plan(session, frame)
         if made is None:
-            _keep(self._vain, place, used)
             return False
-        prefix = Prefix(body=sent, tokens=used) if sent is not None and model is own else None
         task = asyncio.create_task(self._prepare(place, made, frame, model, prefix), name=f"compact {place}")
         self._tasks[place] = task
         task.add_done_callback(lambda done: self._done(place, done))
@@ -139,10 +154,6 @@ class Compactor:
             del self._tasks[id]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the compaction of %r failed", str(id), exc_info=error)
-
-    def is_ready(self, id: SessionId) -> bool:
-        """Whether a summary of a session waits to be put into force."""
-        return id in self._prepared
 
     async def settled(self, id: SessionId) -> None:
         """Return once nothing is being prepared for a session."""
@@ -193,7 +204,7 @@ class Compactor:
             ready = None
             made = await self._plan(session, frame) if must else None
             if made is not None:  # where the model has just failed, the user waits for no other try
-                ready = await self._written(made, frame, None if waited else self._model(model))
+                ready = await self._written(made, frame, None if waited else self.model_of(model))
                 return await self._put(session, frame, ready, why)
         return await self._put(session, frame, ready, f"prepared, {why}") if ready is not None else None
 
@@ -236,7 +247,7 @@ class Compactor:
             return made
         self._asked.add(id)
         try:
-            return await self._written(made, frame, self._model(model), topic=topic)
+            return await self._written(made, frame, self.model_of(model), topic=topic)
         finally:
             self._asked.discard(id)
 
@@ -314,8 +325,13 @@ class Compactor:
             refused=written.refused,
         )
 
-    def _model(self, own: Model | None) -> Model | None:
+    def model_of(self, own: Model | None) -> Model | None:
+        """Who writes the summaries of a session whose own model this is; `None` where they are extracted."""
         return None if self.settings.extract else self.settings.model or own
+
+    def _is_taken(self, id: SessionId) -> bool:
+        """Whether a summary of it is being written, or waits."""
+        return id in self._prepared or id in self._tasks or id in self._asked
 
     def _mark(self, session: Session, used: int, budget: int | None) -> Mark:
         policy = self.settings.policy

@@ -133,29 +133,26 @@ class Idle:
 
     async def _compact(self, id: SessionId) -> bool:
         """Whether a summary was put into force. Never while a turn runs, here or elsewhere."""
-        compactor, model = self._compactor, self._compactor.settings.model or self._model
+        compactor = self._compactor
         if self._sessions.peek(id)[1] or await self._sessions.store.lease(id) is not None:
             return False
         try:
             async with self._sessions.hold(id) as session:
-                await session.refresh()
-                view = session.view
-                if (
-                    view.turn is not None or view.active == view.head
-                ):  # nothing was said since it was compacted
-                    return False
+                view = await session.refresh()
+                if view.turn is not None or view.active == view.head:
+                    return False  # nothing was said since it was compacted
                 frame, head = await self._frame(session), view.head
-                full = frame.budget.tokens
-                if full is None:
+                if frame.budget.tokens is None:
                     return False
-                await compactor.after_turn(session, frame, self._model, full)
+                await compactor.prepare(session, frame, self._model)
             await compactor.settled(id)
-            if model is not None and not compactor.settings.extract and not compactor.is_ready(id):
-                return False
             async with self._sessions.hold(id) as session:
                 if (await session.refresh()).head != head:
                     return False  # somebody came back; what is prepared waits for its time
-                return await compactor.compact(session, frame, self._model, why="idle") is not None
+                if compactor.model_of(self._model) is None:
+                    return await compactor.compact(session, frame, None, why="idle") is not None
+                # Only what is prepared: here nobody waits for a model, and an extract can wait until it is needed.
+                return await compactor.before_request(session, frame, None, "idle") is not None
         except (SessionError, LeaseHeld, HeadMoved, StoreError) as error:
             logger.info("idle session %r is left alone: %s", str(id), error)
             return False
