@@ -106,8 +106,7 @@ async def test_tools_are_explained_where_there_are_any():
     few = await texts(source, context=SourceContext(tools=[tool_named("weather")]))
     assert few == {"tool_contract": RULES}
     both = await texts(source, context=SourceContext(tools=[tool_named("weather"), tool_named(READ_RESULT)]))
-    assert both["tool_contract"].startswith(RULES)
-    assert READ_RESULT in both["tool_contract"]
+    assert both == few, "a preview says itself how to read on; the system block stays when the tool comes"
 
 
 # --- own sources

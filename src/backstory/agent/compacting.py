@@ -16,13 +16,16 @@ COMPACTED = "a summary was put into force"
 
 
 def frame_of(shape: Shape, frozen: Frozen | None) -> Frame:
-    """What a compaction needs to know of a session's requests: their shape, and what the newest epoch froze."""
+    """What a compaction needs to know of a session's requests: their shape, and what the newest epoch froze.
+
+    The tools as well: `read_result` is among them only from when there is something to read.
+    """
     return Frame(
         target=shape.target,
         counter=shape.counter,
         budget=shape.budget,
         system=frozen.system if frozen is not None else "",
-        tools=shape.tools,
+        tools=frozen.tools if frozen is not None else shape.tools,
         factor=shape.factor,
         max_turns=shape.max_turns,
         max_messages=shape.max_messages,

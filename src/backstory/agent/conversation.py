@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from backstory.agent.active import Turn
 from backstory.agent.compacting import COMPACTED, after_answer, frame_of, why_now
+from backstory.agent.reading import WHY, Reading
 from backstory.agent.requests import Request, Shape, build_request, frozen_epoch, pending_notes
 from backstory.agent.restore import Opening
 from backstory.agent.runner import Loop
@@ -96,7 +97,9 @@ class Conversation:
         if tools:
             self.tools.setdefault(means.reader.name, means.reader)
         self._counter = counter_for(model.name if model is not None else None, self.target.format)
-        self._declared = [tool.schema(self.target) for tool in self.tools.values()]
+        reads = self.tools.get(means.reader.name) is means.reader
+        self._reading = Reading(means.learned.long_results) if reads else None
+        self._declared = {name: tool.schema(self.target) for name, tool in self.tools.items()}
         self._loose: Sequence[Passage] = ()
         self._notes: list[str] = []
         self._force = ""
@@ -154,7 +157,7 @@ class Conversation:
             given = self.means.runtime if isinstance(self.means.runtime, Mapping) else {}
             facts = runtime_facts(
                 session=self.session.id.key,
-                tools=dict.fromkeys(self.tools, ""),
+                tools=dict.fromkeys(self._told(), ""),
                 pending=notes,
                 notes=[*self._notes, *failed],
                 more=given,
@@ -163,10 +166,16 @@ class Conversation:
 
     # --- requests ------------------------------------------------------------------------------
 
+    def _told(self) -> dict[str, AnyTool]:
+        """The tools that the model is told of by now."""
+        if self._reading is None or self._reading.told:
+            return self.tools
+        return {name: tool for name, tool in self.tools.items() if tool is not self.means.reader}
+
     def shape(self) -> Shape:
-        shape = shape_of(self.means.settings, self.model, self.target, self._declared, self.means.learned)
-        readable = self.tools.get(self.means.reader.name) is self.means.reader
-        return dataclasses.replace(shape, readable=True) if readable else shape
+        declared = [self._declared[name] for name in self._told()]
+        shape = shape_of(self.means.settings, self.model, self.target, declared, self.means.learned)
+        return dataclasses.replace(shape, readable=True) if self._reading is not None else shape
 
     def context(self) -> SourceContext:
         view = self.session.view
@@ -176,7 +185,7 @@ class Conversation:
             session=self.session.id.key,
             turn=view.turns,
             workspace=self.means.workspace,
-            tools=tuple(self.tools.values()),
+            tools=tuple(self._told().values()),
             meta=view.meta,
             variables=view.variables,
             summary=summary.rendered if summary is not None else "",
@@ -204,6 +213,16 @@ class Conversation:
         return await self._build(COMPACTED)
 
     async def _build(self, force: str = "", *, low: bool = False) -> Request:
+        reading, view = self._reading, self.session.view
+        if reading is not None:
+            own = [self._declared[name] for name in self.tools if name != self.means.reader.name]
+            reading.begin(view, await frozen_epoch(self.session), self.tools, own)
+        made = await self._made(force, low=low)
+        if reading is not None and not reading.told and reading.finds(self.session.view, made):
+            return await self._made(force or WHY, low=low)
+        return made
+
+    async def _made(self, force: str, *, low: bool) -> Request:
         sections = await self.sections()
         return await build_request(
             self.session, self.shape(), sections, passages=self._loose, force=force, low=low

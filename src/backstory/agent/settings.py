@@ -43,11 +43,15 @@ class Settings:
 
 
 class Learned:
-    """What the answers of models teach: their real window, where they refused as too long, and how they bill."""
+    """What the answers of models teach: their real window, where they refused as too long, and how they bill.
+
+    And tools: the names of those whose results were too long to be shown whole (`agent.reading`).
+    """
 
     def __init__(self) -> None:
         self.windows: dict[str, int] = {}
         self.calibrations: dict[str, Calibration] = {}
+        self.long_results: set[str] = set()
         self._warned: set[str] = set()
 
     def observe(self, model: str, estimated: int, billed: int) -> None:

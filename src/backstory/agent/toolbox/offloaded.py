@@ -63,11 +63,11 @@ def read_result(fetch: Fetch) -> AnyTool:
 
     async def read_result(
         context: ToolContext,
-        handle: Annotated[str, "As the preview gave it."],
+        handle: str,
         offset: Annotated[int, "Characters to skip."] = 0,
         limit: Annotated[int, "Characters to read."] = 10_000,
     ) -> str:
-        """Read on in a long result of an earlier call, of which only a preview was shown."""
+        """Read on in a result shown as a preview, by its handle."""
         if offset < 0 or limit < 1:
             raise ToolError("offset is at least 0, and limit at least 1")
         text = await text_of(handle, context)
