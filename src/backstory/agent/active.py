@@ -138,11 +138,15 @@ class Turn:
         return tuple(call for _, call in self._open()) if not self.done else ()
 
     def _open(self) -> list[tuple[Place, ToolCall]]:
-        """The same with their places; looked for once after each write."""
+        """The same with their places; looked for once after each write whose outcome is not plain (`_now_open`)."""
         view = self.session.view
         if self._open_at != view.head:
             self._open_at, self._open_then = view.head, open_calls(view)
         return self._open_then
+
+    def _now_open(self, calls: list[tuple[Place, ToolCall]]) -> None:
+        """What is open after a write of ours: who knows it need not pair the turn's messages anew."""
+        self._open_at, self._open_then = self.session.view.head, calls
 
     @property
     def steps(self) -> list[tuple[ToolCall, ...]]:
@@ -196,14 +200,17 @@ class Turn:
             messages = (Message(role="assistant", parts=(Text(text=NO_ANSWER),)),)
         first = self.session.next_seq() + len(records)
         records += [self._message(message) for message in messages]
-        over = not answer.calls and answer.finish != "pause"
+        declared = _placed(messages, first)
+        over = not declared and answer.finish != "pause"
         if over:
             reason = {"stop": "done", "tool_calls": "done"}.get(answer.finish, answer.finish)
             records.append(self._ended(reason))
         else:
-            chosen = answer.calls if started is None else tuple(started)
-            records += self._starts(messages, first, chosen)
+            records += [
+                self._started(place) for place, call in declared if started is None or call in started
+            ]
         await self._write(records, last=over)
+        self._now_open(declared)  # none was open before
         if pending is not None:
             self.session.state = pending.state
             self.session.frozen, self.session.frozen_seq = pending.frozen, self.session.view.epoch_seq
@@ -234,6 +241,9 @@ class Turn:
             if any(open_call == other for other in next_started)
         ]
         await self.session.append(records)
+        ids = [open_call.id for _, open_call in waiting]
+        if call.id and ids.count(call.id) == 1:  # else it is for the pairing to say which was answered
+            self._now_open([(place, other) for place, other in waiting if other.id != call.id])
 
     async def start(self, call: ToolCall) -> None:
         """Record that a call begins now: after a crash its outcome is unknown, and not known to be none."""
@@ -362,14 +372,6 @@ class Turn:
     def _message(self, message: Message) -> NewRecord:
         return new_message(message, turn=self.number, tokens=self._counts(message))
 
-    def _starts(self, messages: Sequence[Message], first: int, chosen: Sequence[ToolCall]) -> list[NewRecord]:
-        return [
-            self._started((first + offset, number))
-            for offset, message in enumerate(messages)
-            for number, call in enumerate(message.calls)
-            if any(call is other or call == other for other in chosen)
-        ]
-
     def _started(self, place: Place) -> NewRecord:
         return NewRecord(kind="call_started", data={"message": place[0], "call": place[1]}, turn=self.number)
 
@@ -377,6 +379,15 @@ class Turn:
         return NewRecord(
             kind="turn_ended", data={"reason": reason, "usage": usage_json(self.usage)}, turn=self.number
         )
+
+
+def _placed(messages: Sequence[Message], first: int) -> list[tuple[Place, ToolCall]]:
+    """The calls of messages that are written from place `first` on, each with its place."""
+    return [
+        ((first + offset, number), call)
+        for offset, message in enumerate(messages)
+        for number, call in enumerate(message.calls)
+    ]
 
 
 def _is_stop(error: BaseException | None) -> bool:

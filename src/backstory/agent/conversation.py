@@ -117,7 +117,7 @@ class Conversation:
         opening = Opening(
             message=Message(role="user", parts=composed, id=message_id),
             message_id=message_id,
-            digest=digest_of(parts),
+            digest=digest_of(parts) if message_id is not None else "",  # nobody else can say it again
             told=tuple(told.items()),
         )
         return self.turn_for(opening, owner)

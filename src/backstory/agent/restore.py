@@ -28,8 +28,8 @@ NOT_ANSWERED = ("interrupted", "stopped", "failed")
 class Opening:
     """What begins a turn: the user's message as it is logged, the client's id of it, and a digest of what was said.
 
-    `message` is `None` to resume an open turn without a message. `told` is what the message's runtime block tells of
-    changes that wait for the next epoch (section → digest).
+    `message` is `None` to resume an open turn without a message. Without an id there is no digest. `told` is what the
+    message's runtime block tells of changes that wait for the next epoch (section → digest).
     """
 
     message: Message | None
@@ -87,8 +87,8 @@ def _first_records(opening: Opening, number: int, counts: Counts) -> list[NewRec
     message = opening.message
     if message is None:
         raise SessionError("a new turn needs a message")
-    started = {"digest": opening.digest, **({"id": opening.message_id} if opening.message_id else {})}
     extra: dict[str, Any] = {"digest": opening.digest} if opening.digest else {}
+    started = {**extra, **({"id": opening.message_id} if opening.message_id else {})}
     if opening.told:
         extra["told"] = dict(opening.told)
     said = new_message(

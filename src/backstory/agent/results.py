@@ -70,7 +70,9 @@ def items_of(value: Any) -> list[Item]:
     can save themselves become images; bytes stay bytes; anything else becomes JSON. This calls other people's code
     (`__str__`, serialisers), so whatever that raises comes through.
     """
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
+    if isinstance(value, str):
+        pass
+    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         if value and all(isinstance(inner, Part | str) for inner in value) and not _plain(value):
             return [found for inner in value for found in items_of(inner)]
     elif isinstance(value, Part):

@@ -9,7 +9,6 @@ Refused here: knowledge of any provider. Each has a module of its own.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -106,7 +105,7 @@ class Answer:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Every call, those that cannot be run as well (see `malformed`)."""
-        return tuple(call for message in self.messages for call in message.calls)
+        return _calls(self.messages)
 
     @property
     def malformed(self) -> tuple[ToolCall, ...]:
@@ -204,18 +203,22 @@ def answered(
 
     Many servers say ``stop`` beside tool calls, and some ``tool_calls`` beside none.
     """
-    answer = Answer(messages=messages, finish=finish, usage=usage, model=model)
-    if finish in ("length", "content_filter", "pause"):
-        return answer
-    if answer.calls:
-        finish = "tool_calls"
-    elif any(isinstance(part, Refusal) for message in messages for part in message.parts):
-        finish = "refusal"
-    elif finish != "refusal" and not any(_says(part) for message in messages for part in message.parts):
-        finish = "empty"
-    elif finish == "tool_calls":
-        finish = "stop"
-    return dataclasses.replace(answer, finish=finish)
+    if finish not in ("length", "content_filter", "pause"):
+        if _calls(messages):
+            finish = "tool_calls"
+        elif any(isinstance(part, Refusal) for message in messages for part in message.parts):
+            finish = "refusal"
+        elif finish != "refusal" and not any(_says(part) for message in messages for part in message.parts):
+            finish = "empty"
+        elif finish == "tool_calls":
+            finish = "stop"
+    return Answer(messages=messages, finish=finish, usage=usage, model=model)
+
+
+def _calls(messages: tuple[Message, ...]) -> tuple[ToolCall, ...]:
+    if len(messages) == 1:
+        return messages[0].calls
+    return tuple(call for message in messages for call in message.calls)
 
 
 def _says(part: Part) -> bool:

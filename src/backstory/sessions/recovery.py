@@ -43,7 +43,10 @@ def open_calls(view: View) -> list[tuple[Place, ToolCall]]:
     if view.turn is None:
         return []
     records = view.of_turn(view.turn.number)
-    pairing = pair([record.message for record in records])
+    messages = [record.message for record in records]
+    if not any(message.calls for message in messages):
+        return []
+    pairing = pair(messages)
     found: list[tuple[Place, ToolCall]] = []
     numbers: dict[int, int] = {}
     for place, call in pairing.calls.items():

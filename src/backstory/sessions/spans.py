@@ -67,6 +67,16 @@ class OpenTurn:
     digest: str = ""
     started: frozenset[tuple[int, int]] = frozenset()
 
+    def starting(self, call: tuple[int, int]) -> OpenTurn:
+        """The same with one more call started."""
+        return OpenTurn(
+            number=self.number,
+            seq=self.seq,
+            message_id=self.message_id,
+            digest=self.digest,
+            started=self.started | {call},
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
@@ -92,6 +102,17 @@ def cut_from_json(value: list[Any]) -> Cut:
         since=int(since[0]) if since else 1,
         seq=seq,
     )
+
+
+def spans_to_json(spans: Mapping[int, Span]) -> list[int]:
+    """Turns with their spans, in one flat list of number, first, last: hundreds of small lists would cost more."""
+    return [place for number, span in spans.items() for place in (number, *span)]
+
+
+def spans_from_json(value: list[Any]) -> dict[int, Span]:
+    """The spans again; logs that were written before hold them as ``[number, first, last]`` each."""
+    flat = [place for one in value for place in one] if value and isinstance(value[0], list) else value
+    return {n: Span(first, last) for n, first, last in zip(flat[::3], flat[1::3], flat[2::3], strict=True)}
 
 
 def undo_to_json(undo: Undo) -> list[Any]:

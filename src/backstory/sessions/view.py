@@ -28,6 +28,8 @@ from backstory.sessions.spans import Undo as Undo
 from backstory.sessions.spans import (
     cut_from_json,
     cut_to_json,
+    spans_from_json,
+    spans_to_json,
     turn_from_json,
     turn_to_json,
     undo_from_json,
@@ -125,11 +127,17 @@ class View:
     def of_turn(self, number: int) -> list[Record]:
         """The loaded messages of one turn that are not undone, in order."""
         span = self.spans.get(number)
-        first = bisect.bisect_left(self.messages, span.first, key=lambda r: r.seq) if span is not None else 0
-        return [r for r in self.messages[first:] if r.turn == number and not self.is_hidden(r.seq)]
+        first = span.first if span is not None else 0
+        found: list[Record] = []
+        for record in reversed(self.messages):  # it is the newest turn that is asked for at every step
+            if record.seq < first:
+                break
+            if record.turn == number and not self.is_hidden(record.seq):
+                found.append(record)
+        return found[::-1]
 
     def is_hidden(self, seq: int) -> bool:
-        return any(seq in undo for undo in self.hidden.values())
+        return bool(self.hidden) and any(seq in undo for undo in self.hidden.values())
 
     def load(self, older: Sequence[Record]) -> None:
         """Take in older records, which end right before `loaded` (records of other kinds than messages count too)."""
@@ -144,8 +152,9 @@ class View:
         if record.first <= self.head:  # damaged lines may leave gaps; going back would fold something twice
             raise StoreDamaged(f"record {record.seq} comes after record {self.head}")
         self.head = record.seq
-        if record.turn in self.spans:
-            self.spans[record.turn] = Span(self.spans[record.turn].first, record.seq)
+        span = self.spans.get(record.turn)
+        if span is not None:
+            self.spans[record.turn] = Span(span.first, record.seq)
         fold = _FOLDS.get(record.kind)
         if fold is not None:
             fold(self, record)
@@ -159,7 +168,7 @@ class View:
             "hidden": [[seq, *undo_to_json(undo)] for seq, undo in self.hidden.items()],
             "turns": self.turns,
             "turn": turn_to_json(self.turn),
-            "spans": [[number, span.first, span.last] for number, span in self.spans.items()],
+            "spans": spans_to_json(self.spans),
             "known": [[key, known.turn, known.seq, known.digest] for key, known in self.known.items()],
             "request": dict(self.request),
             "request_seq": self.request_seq,
@@ -191,7 +200,7 @@ class View:
                 hidden={seq: undo_from_json(undo) for seq, *undo in data["hidden"]},
                 turns=data["turns"],
                 turn=turn_from_json(data["turn"]),
-                spans={number: Span(first, last) for number, first, last in data["spans"]},
+                spans=spans_from_json(data["spans"]),
                 known={
                     key: Known(turn=turn, seq=seq, digest=digest) for key, turn, seq, digest in data["known"]
                 },
@@ -258,8 +267,7 @@ def _turn_started(view: View, record: Record) -> None:
 
 def _call_started(view: View, record: Record) -> None:
     if view.turn is not None:
-        call = (int(record.data["message"]), int(record.data["call"]))
-        view.turn = dataclasses.replace(view.turn, started=view.turn.started | {call})
+        view.turn = view.turn.starting((int(record.data["message"]), int(record.data["call"])))
 
 
 def _turn_ended(view: View, record: Record) -> None:

@@ -109,7 +109,10 @@ _counts = CountCache()
 
 def tokenizer(encoding: str = DEFAULT_ENCODING) -> Tokenizer:
     """The process-wide tokenizer of an encoding; `ConfigurationError` when it is none of those that ship."""
-    return _tokenizers[encoding_spec(encoding).name]
+    try:
+        return _tokenizers[encoding]
+    except (KeyError, TypeError):
+        return _tokenizers[encoding_spec(encoding).name]  # raises, and says which there are
 
 
 def count_text(text: str, encoding: str = DEFAULT_ENCODING) -> int:
