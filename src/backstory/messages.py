@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from backstory.errors import InvalidMessage
@@ -253,11 +252,10 @@ def tool(call_id: str, text: str, **fields: Any) -> Message:
 
 # --- JSON, for the log ---------------------------------------------------------------------
 
-_FIELDS = {
-    cls: [(f.name, f.default) for f in dataclasses.fields(cls) if f.init]
+_DEFAULTS = {
+    cls: {f.name: f.default for f in dataclasses.fields(cls) if f.init}
     for cls in (Message, Native, Origin, *_KIND_OF)
 }
-_VALUES = {cls: attrgetter(*(name for name, _ in fields)) for cls, fields in _FIELDS.items()}
 
 
 def to_json(message: Message) -> dict[str, Any]:
@@ -314,13 +312,14 @@ def _dump(value: Any, paths: Mapping[int, list[str | int]]) -> Any:
     cls = type(value)
     if cls is tuple:
         return [_dump(inner, paths) for inner in value]
-    if cls not in _FIELDS:
+    if cls not in _DEFAULTS:
         return value
     if cls is Native and id(value.value) in paths:
         dumped: dict[str, Any] = {"format": value.format, "at": paths[id(value.value)]}
         return dumped if value.intact else {**dumped, "intact": False}
     dumped = {"part": _KIND_OF[cls]} if cls in _KIND_OF else {}
-    for (name, default), inner in zip(_FIELDS[cls], _VALUES[cls](value), strict=True):
+    for name, default in _DEFAULTS[cls].items():
+        inner = getattr(value, name)
         if inner is not default and inner != default:
             dumped[name] = inner if type(inner) is str else _dump(inner, paths)
     return dumped

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 from zlib import crc32
 
@@ -123,7 +123,8 @@ def new_message(
     """A record of kind ``message``.
 
     `tokens` are counts by the name of the counter; `message_id` is the client's own id, by which a repeated
-    message is recognised; `extra` are further JSON fields of the data (never ``message``, ``tokens``, ``id``).
+    message is recognised; `extra` are further JSON fields of the data (never ``message``, ``tokens``, ``id``, or
+    ``large``, which names what a store keeps elsewhere).
     """
     data: dict[str, Any] = {"message": messages.to_json(message)}
     if tokens:
@@ -268,6 +269,13 @@ def restored(record: Record) -> Record:
 def _body(turn: int, kind: str, data: Mapping[str, Any]) -> bytes:
     placed = f',"turn":{turn}' if turn else ""
     return f'{placed},"kind":"{kind}","data":'.encode() + encode_json(data)
+
+
+def with_data(record: Record, data: Mapping[str, Any]) -> Record:
+    """The same line, read as saying `data`: for a store that keeps parts of it elsewhere."""
+    made = replace(record)
+    made._cache["data"] = data
+    return made
 
 
 def to_line(record: Record) -> bytes:

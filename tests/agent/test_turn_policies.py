@@ -373,12 +373,13 @@ async def test_not_started_and_outcome_unknown_are_told_apart_and_finished_resul
 
 async def test_another_message_ends_the_open_turn_and_adopts_its_draft():
     store = InMemoryStore()
-    bs = opened(Play(step="word " * 50, after=6, stall=True), store=Dying(store))
+    dying = Dying(store)
+    bs = opened(Play(step="word " * 50, after=6, stall=True), store=dying)
     task = asyncio.create_task(killed(bs.say("s", "go")))
     await asyncio.sleep(0.02)
     turn = bs._admission.running[S]
     await turn.draft("It is forty-")
-    bs.store.dead = True  # type: ignore[attr-defined]
+    dying.dead = True
     task.cancel()
     assert await task, "it was killed, not ended"
     await expire(store)
@@ -412,7 +413,8 @@ async def test_what_a_call_told_of_its_work_outlives_the_process(monkeypatch, th
 
     store = InMemoryStore()
     tool = backstory.tool(move if thread else move_too, name="move")
-    bs = opened(calls("move", ("peek", {"what": "1"})), store=Dying(store), tools=[tool, peek])
+    dying = Dying(store)
+    bs = opened(calls("move", ("peek", {"what": "1"})), store=dying, tools=[tool, peek])
     task = asyncio.create_task(killed(bs.say("s", "go")))
 
     async def told():
@@ -422,7 +424,7 @@ async def test_what_a_call_told_of_its_work_outlives_the_process(monkeypatch, th
     async with asyncio.timeout(60):
         while not await told():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
-    bs.store.dead = True  # type: ignore[attr-defined]
+    dying.dead = True
     task.cancel()
     gone.set()
     assert await task, "it was killed, not ended"

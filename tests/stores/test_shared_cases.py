@@ -4,9 +4,11 @@ Reads ``../shared/cases/cases.jsonl`` and skips where that is not at hand.
 """
 
 import asyncio
+import base64
 import errno
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +17,11 @@ import pytest
 
 from backstory.errors import HeadMoved, StoreUnavailable
 from backstory.formats import openai_chat
-from backstory.messages import Origin, user
+from backstory.messages import Image, Message, Origin, user
 from backstory.records import new_message
 from backstory.stores import FilesStore, NewEntry, SessionId
 from backstory.stores.conformance import note, places, texts
+from backstory.stores.large_parts import with_large_parts
 from tests.stores.faults import FaultyDisk
 from tests.stores.test_files_crash import environment, run_child
 
@@ -264,3 +267,24 @@ async def test_st_16_an_append_does_not_create_in_silence(cases, tmp_path):
     assert (await store.sessions("default")).sessions == ()
     assert not os.listdir(tmp_path / "sessions")
     await store.close()
+
+
+async def test_st_09_pictures_do_not_swell_the_log(cases, tmp_path):
+    given = appended(cases["ST-09"]["ops"], "append_images")[0]
+    count, size, distinct = given["count"], given["bytes_each"], given["distinct"]
+    pictures = [base64.b64encode(random.Random(seed).randbytes(size)).decode() for seed in range(distinct)]
+    store = with_large_parts(FilesStore(tmp_path, durability="process"))
+    for number in range(count):
+        image = Image(data=pictures[number % distinct], media_type="image/png")
+        await store.append(S, [new_message(Message(role="user", parts=(image,)))])
+    await store.close()
+    blobs = [path for path in (tmp_path / "blobs").rglob("*.bin") if path.is_file()]
+    assert len(blobs) == distinct
+    assert sorted(path.stat().st_size for path in blobs) == [size] * distinct
+    assert (tmp_path / "sessions" / "s1.jsonl").stat().st_size < count * 1_000
+    again = with_large_parts(FilesStore(tmp_path))
+    records = await again.read(S)
+    parts = [record.message.parts[0] for record in records]
+    assert [part.data for part in parts] == [pictures[number % distinct] for number in range(count)]
+    assert len({id(part.data) for part in parts}) == distinct, "equal pictures are one string in memory"
+    await again.close()

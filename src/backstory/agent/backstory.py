@@ -41,6 +41,7 @@ from backstory.sessions import operations
 from backstory.sessions.session import Session, Sessions
 from backstory.sessions.view import View
 from backstory.stores.base import Store
+from backstory.stores.large_parts import with_large_parts
 from backstory.stores.values import DEFAULT_SCOPE, NewEntry, SessionId
 from backstory.targets import Target
 from backstory.upkeep.archive import Archiver, Cap
@@ -85,7 +86,7 @@ class Backstory:
         runtime: Mapping[str, str] | bool = True,
         trace: RequestTrace | None = None,
     ) -> None:
-        self.store = store
+        self.store = store = with_large_parts(store)
         self.model = model
         self.target = (
             Target.of(target) if target is not None else (model.target if model else Target.of("openai_chat"))

@@ -22,6 +22,7 @@ from backstory.records import Record
 from backstory.sessions.operations import pages
 from backstory.sessions.session import Session
 from backstory.stores.base import Store
+from backstory.stores.large_parts import with_large_parts
 from backstory.stores.values import SessionId
 from backstory.targets import Target
 from backstory.tokens import Counter
@@ -129,7 +130,7 @@ async def difference(
 
 
 async def _log(store: Store, id: SessionId) -> list[Record]:
-    records = [record async for page in pages(store, id) for record in page]
+    records = [record async for page in pages(with_large_parts(store), id) for record in page]
     if not records:
         raise SessionNotFound(f"there is no session {str(id)!r}")
     if not requests_of(records):

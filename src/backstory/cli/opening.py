@@ -11,7 +11,9 @@ from backstory.agent.toolbox import Workspace, list_files, notes, read_file, sea
 from backstory.agent.tools import AnyTool
 from backstory.errors import ConfigurationError
 from backstory.models.environment import Chosen, from_environment
+from backstory.stores.base import Store
 from backstory.stores.files import FilesStore
+from backstory.stores.large_parts import with_large_parts
 from backstory.stores.values import DEFAULT_SCOPE
 
 SESSION = "cli:direct"
@@ -55,14 +57,14 @@ def place(args: argparse.Namespace) -> Path:
     return home / ".backstory" if here in (home, Path(here.anchor)) else Path()
 
 
-def existing_store(args: argparse.Namespace) -> FilesStore:
+def existing_store(args: argparse.Namespace) -> Store:
     """The store of a workspace that is there. Raises `ConfigurationError` where there is none."""
     folder = place(args)
     if not (folder / "sessions").is_dir():
         raise ConfigurationError(
             f"{shown(folder)} holds no conversations; say where they are with --workspace FOLDER"
         )
-    return FilesStore(folder)
+    return with_large_parts(FilesStore(folder))
 
 
 def opened(args: argparse.Namespace) -> tuple[SyncBackstory, str]:

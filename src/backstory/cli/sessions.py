@@ -22,7 +22,7 @@ from backstory.records import Record
 from backstory.sessions import operations
 from backstory.sessions.session import Session
 from backstory.sessions.view import View, fold
-from backstory.stores.files import FilesStore
+from backstory.stores.base import Store
 from backstory.stores.values import SessionId, SessionInfo
 from backstory.upkeep.archive import Cap, archive, restore
 from backstory.upkeep.retention import DAY, Expired, Retention, expire
@@ -92,7 +92,7 @@ def _with_place(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespa
     parser.set_defaults(run=run)
 
 
-def _with_store(args: argparse.Namespace, work: Callable[[FilesStore], Awaitable[T]]) -> T:
+def _with_store(args: argparse.Namespace, work: Callable[[Store], Awaitable[T]]) -> T:
     async def whole() -> T:
         store = existing_store(args)
         try:
@@ -111,7 +111,7 @@ def _id(args: argparse.Namespace, key: str) -> SessionId:
 
 
 def _list(args: argparse.Namespace) -> int:
-    async def work(store: FilesStore) -> tuple[list[tuple[SessionInfo, View]], bool]:
+    async def work(store: Store) -> tuple[list[tuple[SessionInfo, View]], bool]:
         page = await store.sessions(args.scope, limit=args.limit)
         return [
             (info, await Session(store, info.session).refresh()) for info in page.sessions
@@ -165,7 +165,7 @@ def _when(seconds: float) -> str:
 
 
 def _show(args: argparse.Namespace) -> int:
-    async def work(store: FilesStore) -> list[Record]:
+    async def work(store: Store) -> list[Record]:
         return [record async for page in operations.pages(store, _id(args, args.session)) for record in page]
 
     records = _with_store(args, work)
@@ -287,7 +287,7 @@ def _expire(args: argparse.Namespace) -> int:
     retention = Retention(max_age=_age(args.after))
     scope = None if args.all_scopes else args.scope
 
-    async def work(store: FilesStore, act: bool) -> list[Expired]:
+    async def work(store: Store, act: bool) -> list[Expired]:
         return [each async for each in expire(store, retention, scope=scope, act=act)]
 
     found = _with_store(args, lambda store: work(store, False))
@@ -329,7 +329,7 @@ def _delete(args: argparse.Namespace) -> int:
         note("nothing was deleted")
         return 1
 
-    async def work(store: FilesStore) -> None:
+    async def work(store: Store) -> None:
         for key in args.sessions:
             await operations.delete(Session(store, _id(args, key)))
             note(f"{key} is deleted")

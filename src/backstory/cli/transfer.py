@@ -23,7 +23,9 @@ from backstory.formats.transcripts import SOURCES, Transcript, detect_transcript
 from backstory.messages import Message, texts
 from backstory.sessions.session import Session
 from backstory.sessions.transfer import Imported, export_records, import_messages, import_records
+from backstory.stores.base import Store
 from backstory.stores.files import FilesStore
+from backstory.stores.large_parts import with_large_parts
 from backstory.stores.values import SessionId
 from backstory.targets import FORMATS, Target
 from backstory.tokens import counter_for
@@ -93,7 +95,7 @@ async def _exported(args: argparse.Namespace) -> str:
     return f"{dumps(written.items)}\n"
 
 
-async def _live(store: FilesStore, session_id: SessionId) -> AsyncIterator[Any]:
+async def _live(store: Store, session_id: SessionId) -> AsyncIterator[Any]:
     """What was said and not undone, cut or not."""
     view = await Session(store, session_id).refresh()
     async for record in export_records(store, session_id):
@@ -157,8 +159,8 @@ async def _imported(
 
 
 @asynccontextmanager
-async def _store(args: argparse.Namespace) -> AsyncIterator[FilesStore]:
-    store = FilesStore(place(args))
+async def _store(args: argparse.Namespace) -> AsyncIterator[Store]:
+    store = with_large_parts(FilesStore(place(args)))
     try:
         yield store
     finally:

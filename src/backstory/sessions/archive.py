@@ -16,6 +16,7 @@ from typing import Any
 from backstory.errors import ConfigurationError, StoreDamaged
 from backstory.records import Record, from_line
 from backstory.stores.base import Store
+from backstory.stores.large_parts import made_whole
 from backstory.stores.values import SessionId
 
 SEGMENT = 2_000
@@ -68,7 +69,7 @@ def segments(record: Record) -> list[dict[str, Any]]:
 async def archived(
     store: Store, scope: str, record: Record, *, after: int = 0, before: int | None = None
 ) -> AsyncIterator[list[Record]]:
-    """The records that an ``archived`` record stands for, oldest first, a segment at a time.
+    """The records that an ``archived`` record stands for, oldest first, a segment at a time, as their lines are.
 
     Raises `StoreDamaged` where a segment is missing or damaged.
     """
@@ -102,7 +103,7 @@ async def pages_through(
                 continue
             for record in alike:
                 async for page in archived(store, id.scope, record, after=after, before=before):
-                    yield page
+                    yield await made_whole(store, id.scope, page)
         after = records[-1].seq
 
 

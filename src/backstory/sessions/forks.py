@@ -18,6 +18,7 @@ from backstory.sessions.archive import pages_through
 from backstory.sessions.session import Session
 from backstory.sessions.view import View
 from backstory.stores.base import Store
+from backstory.stores.large_parts import made_whole
 from backstory.stores.values import LeaseRequest, SessionId
 
 PAGE = 512
@@ -56,8 +57,9 @@ async def older(store: Store, scope: str, pieces: Older) -> AsyncIterator[Record
     """
     for piece in pieces:
         if len(piece) == 1:
-            for line in zlib.decompress(await store.get_blob(scope, piece[0])).splitlines():
-                yield from_line(line)
+            lines = zlib.decompress(await store.get_blob(scope, piece[0])).splitlines()
+            for record in await made_whole(store, scope, list(map(from_line, lines))):
+                yield record
             continue
         source = SessionId(scope=scope, key=piece[0])
         above = refers(await Session(store, source).refresh())

@@ -29,6 +29,7 @@ from backstory.sessions.forks import pages as pages
 from backstory.sessions.session import Session
 from backstory.sessions.view import Span, View
 from backstory.stores.base import Store
+from backstory.stores.large_parts import with_large_parts
 from backstory.stores.values import LeaseRequest, SessionId
 
 
@@ -334,6 +335,7 @@ async def move(store: Store, source: SessionId, to: SessionId) -> None:
     """
     if to.scope != source.scope:
         raise InvalidInput(f"a session stays in its scope: {source.scope!r}, not {to.scope!r}")
+    store = with_large_parts(store)
     head = await store.head(source)
     if not head.seq:
         raise SessionNotFound(f"there is no session {str(source)!r}")

@@ -23,6 +23,7 @@ from backstory.records import NewRecord, Record
 from backstory.sessions.archive import read_through
 from backstory.sessions.view import View, fold
 from backstory.stores.base import Store
+from backstory.stores.large_parts import with_large_parts
 from backstory.stores.values import Appended, Lease, LeaseRequest, SessionId
 
 logger = logging.getLogger("backstory.sessions")
@@ -39,7 +40,7 @@ class Session:
     """See the module. `view` is its state, `lease` the lease under which it writes."""
 
     def __init__(self, store: Store, id: SessionId) -> None:
-        self.store = store
+        self.store = with_large_parts(store)
         self.id = id
         self.view = View()
         self.lease: Lease | None = None
@@ -225,7 +226,7 @@ class Sessions:
     """The sessions that this process has in hand: at most `limit` idle ones are kept, the least used are let go."""
 
     def __init__(self, store: Store, *, limit: int = 512) -> None:
-        self.store = store
+        self.store = with_large_parts(store)
         self._limit = limit
         self._held: OrderedDict[SessionId, _Held] = OrderedDict()
 

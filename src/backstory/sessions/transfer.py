@@ -18,6 +18,7 @@ from backstory.sessions.operations import pages
 from backstory.sessions.recovery import end_turn
 from backstory.sessions.session import Session
 from backstory.stores.base import Store
+from backstory.stores.large_parts import spelled_out, with_large_parts
 from backstory.stores.values import LeaseRequest, SessionId
 from backstory.tokens import Counter
 from backstory.tokens.messages import count_message
@@ -89,15 +90,15 @@ async def import_records(store: Store, id: SessionId, lines: Sequence[Mapping[st
         count, newest = count + (kind == "message"), max(newest, turn)
     if not count:
         raise InvalidInput("there is no message in these records")
-    await store.append(id, records, expected=0)
+    await with_large_parts(store).append(id, records, expected=0)
     return Imported(session=id, messages=count, turns=newest)
 
 
 async def export_records(store: Store, id: SessionId) -> AsyncIterator[Record]:
-    """Every record of a session, oldest first; `Record.line` is its JSON."""
-    async for page in pages(store, id):
+    """Every record of a session, oldest first; `Record.line` is its JSON, with all that lies in blobs in its place."""
+    async for page in pages(with_large_parts(store), id):
         for record in page:
-            yield record
+            yield spelled_out(record)
 
 
 async def _free(store: Store, id: SessionId) -> None:

@@ -132,10 +132,9 @@ class FilesStore:
 
     async def head(self, session: SessionId) -> Head:
         files = self._open[self._workers.slot(session)].get(session)
-        known = files.journal.known if files is not None else None
-        if known is not None:  # one look at the file's size: cheaper than the way to another thread
-            try:
-                stat = self._disk.stat(log_path(self.root, session))
+        if files is not None and (known := files.journal.known) is not None:
+            try:  # one look at the file: cheaper than the way to another thread
+                stat = self._disk.stat(files.journal.path)
             except OSError:
                 pass  # the long way says what is wrong
             else:

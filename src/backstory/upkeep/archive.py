@@ -21,6 +21,7 @@ from backstory.sessions.archive import SEGMENT, archived, packed, segments
 from backstory.sessions.session import Session, Sessions
 from backstory.sessions.view import fold
 from backstory.stores.base import Store
+from backstory.stores.large_parts import plain
 from backstory.stores.values import Head, LeaseRequest, Replacement, SessionId
 
 logger = logging.getLogger("backstory.upkeep")
@@ -166,7 +167,9 @@ async def restore(session: Session) -> int:
 
 async def _raw(store: Store, id: SessionId) -> AsyncIterator[list[Record]]:
     after = 0
-    while records := await store.read(id, after=after, limit=_PAGE):
+    while records := await plain(store).read(
+        id, after=after, limit=_PAGE
+    ):  # lines move, and nobody reads them
         yield records
         after = records[-1].seq
 

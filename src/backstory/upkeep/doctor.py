@@ -24,6 +24,7 @@ from backstory.sessions.archive import segments, unpacked
 from backstory.sessions.operations import pages
 from backstory.sessions.view import View
 from backstory.stores.base import Store
+from backstory.stores.large_parts import long_of
 from backstory.stores.values import LeaseRequest, SessionId
 from backstory.targets import Target
 from backstory.upkeep.checks import Finding, calls, damage, fold_whole, legality, unreadable
@@ -134,15 +135,22 @@ async def _snapshot_again(store: Store, id: SessionId, view: View, stale: Sequen
 async def _blobs(store: Store, id: SessionId, records: Sequence[Record]) -> list[Finding]:
     """Large results and epochs whose bytes are gone."""
     wanted: dict[str, Record] = {}
+    parts: dict[str, str] = {}
     for record in records:
         if record.kind in ("epoch", "message"):
             for found in _HANDLE.findall(record.line):
                 wanted.setdefault(found.decode(), record)
+            parts |= {one.blob: f"{one.size:,} bytes of {one.type}" for one in long_of(record)}
     findings = []
     for handle, record in wanted.items():
         try:
             await store.get_blob(id.scope, handle)
         except StoreDamaged as error:
+            if handle in parts:
+                what = f"a part of record {record.seq} is gone ({parts[handle]})"
+                remedy = "a note stands for it; put the blob back from a backup, and it is there again"
+                findings.append(Finding(level="broken", what=what, cause=str(error), remedy=remedy))
+                continue
             if record.kind == "epoch":
                 lost = "its requests cannot be shown again"
                 findings.append(
