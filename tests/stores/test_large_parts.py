@@ -104,11 +104,11 @@ async def store(request, tmp_path):
         server = request.getfixturevalue(f"{request.param}_server")
         made = MAKERS[request.param][0](server.url(), f"large{next(names)}")
     else:
-        made = {
-            "memory": InMemoryStore,
-            "files": lambda: FilesStore(tmp_path / "w", durability="process"),
-            "sqlite": lambda: SqliteStore(f"sqlite:///{tmp_path}/s.db", durability="process"),
-        }[request.param]()
+        made = InMemoryStore()
+        if request.param == "files":
+            made = FilesStore(tmp_path / "w", durability="process")
+        elif request.param == "sqlite":
+            made = SqliteStore(f"sqlite:///{tmp_path}/s.db", durability="process")
     yield with_large_parts(made)
     await made.close()
 

@@ -285,6 +285,10 @@ async def test_st_09_pictures_do_not_swell_the_log(cases, tmp_path):
     again = with_large_parts(FilesStore(tmp_path))
     records = await again.read(S)
     parts = [record.message.parts[0] for record in records]
-    assert [part.data for part in parts] == [pictures[number % distinct] for number in range(count)]
-    assert len({id(part.data) for part in parts}) == distinct, "equal pictures are one string in memory"
+    assert [part.data for part in parts if isinstance(part, Image)] == [
+        pictures[number % distinct] for number in range(count)
+    ]
+    assert len({id(part.data) for part in parts if isinstance(part, Image)}) == distinct, (
+        "equal pictures are one string in memory"
+    )
     await again.close()

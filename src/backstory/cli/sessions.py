@@ -26,6 +26,7 @@ from backstory.stores.base import Store
 from backstory.stores.values import SessionId, SessionInfo
 from backstory.upkeep.archive import Cap, archive, restore
 from backstory.upkeep.retention import DAY, Expired, Retention, expire
+from backstory.upkeep.sweep import Swept, sweep
 
 T = TypeVar("T")
 _TURNS = 10
@@ -75,6 +76,14 @@ def add(commands: Subparsers) -> None:
     restoring = actions.add_parser("restore", help="put what was archived back into the log")
     restoring.add_argument("session", metavar="KEY")
     _with_place(restoring, _restore)
+
+    sweeping = actions.add_parser("sweep", help="remove blobs that no conversation names any more")
+    sweeping.add_argument(
+        "--grace", metavar="AGE", default="1h", help="only what is older than that, such as 90m or 1d (1h)"
+    )
+    sweeping.add_argument("--all-scopes", action="store_true", help="of every scope, not of --scope alone")
+    sweeping.add_argument("--dry-run", action="store_true", help="name them, and remove nothing")
+    _with_place(sweeping, _sweep)
 
     expire = actions.add_parser("expire", help="remove those that nobody wrote to for so long")
     expire.add_argument("--after", metavar="AGE", required=True, help="such as 12h, 30d or 8w")
@@ -275,16 +284,33 @@ def _restore(args: argparse.Namespace) -> int:
 _UNITS = {"m": 60.0, "h": 3_600.0, "d": DAY, "w": 7 * DAY}
 
 
-def _age(text: str) -> float:
+def _age(text: str, option: str) -> float:
     """Seconds. Raises `ConfigurationError`."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not (number.isascii() and number.isdigit()) or not int(number):
-        raise ConfigurationError(f"--after takes a time such as 90m, 12h, 30d or 8w, not {text[:40]!r}")
+        raise ConfigurationError(f"{option} takes a time such as 90m, 12h, 30d or 8w, not {text[:40]!r}")
     return int(number) * _UNITS[unit]
 
 
+def _sweep(args: argparse.Namespace) -> int:
+    grace = _age(args.grace, "--grace")
+    scope = None if args.all_scopes else args.scope
+
+    async def work(store: Store) -> list[Swept]:
+        return [each async for each in sweep(store, scope=scope, grace=grace, act=not args.dry_run)]
+
+    found = _with_store(args, work)
+    if args.json:
+        show_json([dataclasses.asdict(each) for each in found])
+    else:
+        for each in found:
+            print(each.handle if each.scope == args.scope else f"{each.scope}  {each.handle}")
+        note(f"{len(found)} {'would be' if args.dry_run else 'were'} removed")
+    return 0
+
+
 def _expire(args: argparse.Namespace) -> int:
-    retention = Retention(max_age=_age(args.after))
+    retention = Retention(max_age=_age(args.after, "--after"))
     scope = None if args.all_scopes else args.scope
 
     async def work(store: Store, act: bool) -> list[Expired]:

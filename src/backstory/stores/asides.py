@@ -1,4 +1,4 @@
-"""What lies beside the logs as whole files: blobs, drafts, and what was put aside. Blocking.
+"""What lies beside the logs as whole files: drafts, and what was put aside. Blocking.
 
 A whole file is written under a temporary name, synced and put into its place in one step.
 """
@@ -11,13 +11,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from backstory.errors import StoreDamaged
 from backstory.records import encode_json
-from backstory.stores import rules
 from backstory.stores.disk import Disk
 from backstory.stores.values import Draft
-
-_numbers = itertools.count()
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str, sync: bool = True) -> None:
@@ -117,41 +113,3 @@ class DraftFile:
     def remove(self) -> None:
         self._disk.unlink(self.path + ".tmp")
         self._disk.unlink(self.path)
-
-
-class BlobFiles:
-    """The blobs of one scope: ``<folder>/ab/abcd….bin``."""
-
-    def __init__(self, disk: Disk, folder: str, incoming: str) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._incoming = incoming
-
-    def _path(self, handle: str) -> str:
-        digest = rules.blob_digest(handle)
-        return os.path.join(self._folder, digest[:2], f"{digest}.bin")
-
-    def put(self, data: bytes) -> str:
-        handle = rules.blob_handle(data)
-        path = self._path(handle)
-        if read_whole(self._disk, path) != data:
-            sweep(self._disk, self._incoming)
-            name = f"{os.path.basename(path)}.{os.getpid()}.{next(_numbers)}"
-            write_whole(self._disk, path, data, temporary=os.path.join(self._incoming, name))
-        else:
-            self._disk.sync_folder(os.path.dirname(path))
-        return handle
-
-    def get(self, handle: str) -> bytes:
-        data = read_whole(self._disk, self._path(handle))
-        if data is None:
-            raise StoreDamaged(f"blob {handle} is not there: {self._path(handle)}")
-        rules.check_blob(handle, data)
-        return data
-
-    def delete(self, handle: str) -> bool:
-        path = self._path(handle)
-        gone = self._disk.unlink(path)
-        if gone:
-            self._disk.sync_folder(os.path.dirname(path))
-        return gone

@@ -230,15 +230,26 @@ class Blobs(Protocol):
     """Large bytes outside the log, named by scope and SHA-256."""
 
     async def put_blob(self, scope: str, data: bytes) -> str:
-        """Keep them, durable before this returns. The handle is ``sha256:`` and 64 hexadecimal digits."""
+        """Keep them, durable before this returns. The handle is ``sha256:`` and 64 hexadecimal digits.
+
+        What is there already is as new again: garbage is told by its age as well (`backstory.upkeep.sweep`).
+        """
         ...
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         """The bytes. `StoreDamaged` where they are missing in this scope or are not what was put there."""
         ...
 
-    async def delete_blob(self, scope: str, handle: str) -> bool:
-        """Remove them. Whether they were there."""
+    async def delete_blob(self, scope: str, handle: str, *, before: float | None = None) -> bool:
+        """Remove them; with `before` only if they were put before that time, for the last time. Whether it did."""
+        ...
+
+    async def old_blobs(self, scope: str, *, before: float, after: str = "", limit: int = 1000) -> list[str]:
+        """Handles above `after`, in order, of what was put before a time on the store's clock, for the last time."""
+        ...
+
+    async def blob_scopes(self) -> list[str]:
+        """Every scope that has a blob, sorted, as far as its name can be told. For the operator's tools."""
         ...
 
 

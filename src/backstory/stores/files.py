@@ -24,13 +24,12 @@ from typing import Any, TypeVar
 from backstory.errors import ConfigurationError, StoreUnavailable
 from backstory.records import NewRecord, Record, encode_json
 from backstory.stores import rules
-from backstory.stores.asides import BlobFiles
 from backstory.stores.base import Durability
+from backstory.stores.blob_files import BlobFiles
 from backstory.stores.clock import Clock, SystemClock, timestamp
 from backstory.stores.disk import Disk, explained
 from backstory.stores.listing import list_scopes, list_sessions
 from backstory.stores.locks import LockBusy, StaleLock
-from backstory.stores.names import scope_folder
 from backstory.stores.session_files import STATE, SessionFiles, log_path
 from backstory.stores.values import (
     Appended,
@@ -91,7 +90,10 @@ class FilesStore:
         self._workers = Workers(_THREADS, "backstory-files")
         self._open: list[OrderedDict[SessionId, SessionFiles]] = [OrderedDict() for _ in range(_THREADS)]
         self._waiting: dict[SessionId, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-        self._paces = Paces(expected=(SessionFiles.look, SessionFiles.read, SessionFiles.waiting, self._blob))
+        self._blobs = BlobFiles(self._disk, self.root, os.path.join(self.root, STATE, "incoming"), self.clock)
+        self._paces = Paces(
+            expected=(SessionFiles.look, SessionFiles.read, SessionFiles.waiting, BlobFiles.get)
+        )
         self._told: set[tuple[SessionId, Damage]] = set()
 
     # --- the log
@@ -252,25 +254,23 @@ class FilesStore:
     async def draft(self, session: SessionId) -> Draft | None:
         return await self._run(session, SessionFiles.draft)
 
-    def _blobs(self, scope: str) -> BlobFiles:
-        folder = os.path.join(self.root, "blobs", scope_folder(scope))
-        self._disk.check_inside(self.root, folder)
-        return BlobFiles(self._disk, folder, os.path.join(self.root, STATE, "incoming"))
-
     async def put_blob(self, scope: str, data: bytes) -> str:
         brief = len(data) <= _SMALL
-        return await self._call(scope, lambda: self._blobs(scope).put(bytes(data)), brief=brief)
+        return await self._call(scope, self._blobs.put, scope, bytes(data), brief=brief)
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         rules.blob_digest(handle)
-        return await self._call(scope, self._blob, scope, handle, brief=True)
+        return await self._call(scope, self._blobs.get, scope, handle, brief=True)
 
-    def _blob(self, scope: str, handle: str) -> bytes:
-        return self._blobs(scope).get(handle)
-
-    async def delete_blob(self, scope: str, handle: str) -> bool:
+    async def delete_blob(self, scope: str, handle: str, *, before: float | None = None) -> bool:
         rules.blob_digest(handle)
-        return await self._call(scope, lambda: self._blobs(scope).delete(handle))
+        return await self._call(scope, self._blobs.delete, scope, handle, before)
+
+    async def old_blobs(self, scope: str, *, before: float, after: str = "", limit: int = 1000) -> list[str]:
+        return await self._call(scope, self._blobs.old, scope, before, after, limit)
+
+    async def blob_scopes(self) -> list[str]:
+        return await self._call("", self._blobs.scopes)
 
     async def close(self) -> None:
         await self._workers.close(self._close_slot)

@@ -60,7 +60,7 @@ class InMemoryStore:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
         self._sessions: dict[SessionId, _Session] = {}
-        self._blobs: dict[tuple[str, str], bytes] = {}
+        self._blobs: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._positions = itertools.count(1)
         self._generations = itertools.count(1)
         self._activity = itertools.count(1)
@@ -305,21 +305,37 @@ class InMemoryStore:
     async def put_blob(self, scope: str, data: bytes) -> str:
         self._check_open()
         handle = rules.blob_handle(data)
-        self._blobs[scope, handle] = bytes(data)
+        self._blobs[scope, handle] = (bytes(data), self.clock.now())
         return handle
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
         self._check_open()
         rules.blob_digest(handle)
-        data = self._blobs.get((scope, handle))
-        if data is None:
+        found = self._blobs.get((scope, handle))
+        if found is None:
             raise StoreDamaged(f"blob {handle} is not there")
-        return data
+        return found[0]
 
-    async def delete_blob(self, scope: str, handle: str) -> bool:
+    async def delete_blob(self, scope: str, handle: str, *, before: float | None = None) -> bool:
         self._check_open()
         rules.blob_digest(handle)
-        return self._blobs.pop((scope, handle), None) is not None
+        found = self._blobs.get((scope, handle))
+        if found is None or (before is not None and found[1] >= before):
+            return False
+        del self._blobs[scope, handle]
+        return True
+
+    async def old_blobs(self, scope: str, *, before: float, after: str = "", limit: int = 1000) -> list[str]:
+        self._check_open()
+        return sorted(
+            handle
+            for (of, handle), (_, at) in self._blobs.items()
+            if of == scope and at < before and handle > after
+        )[:limit]
+
+    async def blob_scopes(self) -> list[str]:
+        self._check_open()
+        return sorted({scope for scope, _ in self._blobs})
 
     async def close(self) -> None:
         self._closed = True

@@ -167,11 +167,12 @@ def posted_before(waiting: Sequence[Entry], entry: NewEntry) -> Entry | None:
 
 # --- blobs ----------------------------------------------------------------------------------
 
-_HANDLE = re.compile(r"sha256:([0-9a-f]{64})")
+SHA256 = "sha256:"
+_HANDLE = re.compile(SHA256 + r"([0-9a-f]{64})")
 
 
 def blob_handle(data: bytes) -> str:
-    return f"sha256:{sha256(data).hexdigest()}"
+    return SHA256 + sha256(data).hexdigest()
 
 
 def blob_digest(handle: str) -> str:

@@ -5,7 +5,6 @@ It reads whole logs, so it takes as long as they are; turns may go on meanwhile.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ from backstory.stores.large_parts import long_of
 from backstory.stores.values import LeaseRequest, SessionId
 from backstory.targets import Target
 from backstory.upkeep.checks import Finding, calls, damage, fold_whole, legality, unreadable
+from backstory.upkeep.named import handles
 
-_HANDLE = re.compile(rb"sha256:[0-9a-f]{64}")
 _TTL = 60.0
 
 
@@ -138,8 +137,8 @@ async def _blobs(store: Store, id: SessionId, records: Sequence[Record]) -> list
     parts: dict[str, str] = {}
     for record in records:
         if record.kind in ("epoch", "message"):
-            for found in _HANDLE.findall(record.line):
-                wanted.setdefault(found.decode(), record)
+            for handle in handles(record.line):
+                wanted.setdefault(handle, record)
             parts |= {one.blob: f"{one.size:,} bytes of {one.type}" for one in long_of(record)}
     findings = []
     for handle, record in wanted.items():

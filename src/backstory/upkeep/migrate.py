@@ -8,21 +8,17 @@ are of the moment, and stay behind. Turns may go on meanwhile: who wants all of 
 from __future__ import annotations
 
 import itertools
-import re
-import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from backstory.errors import HeadMoved, InvalidInput, LeaseHeld, StoreDamaged
 from backstory.records import Record, copied
-from backstory.sessions.archive import inflated, segments
 from backstory.stores.base import Store
 from backstory.stores.values import NewEntry, SessionId
+from backstory.upkeep.named import handles, segments_of, within
 
 PAGE = 256
 """Records that are copied in one batch, more where a batch of the source ends later."""
-
-_HANDLE = re.compile(rb"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,8 +147,8 @@ async def _named(
     A handle in somebody's words names no blob of ours; one that is missing is missing in the source as well. Raises
     `StoreDamaged` and `ConfigurationError` where a segment of the archive, which names blobs too, cannot be read.
     """
-    archive = {part["blob"] for record in records if record.kind == "archived" for part in segments(record)}
-    left = [handle.decode() for record in records for handle in _HANDLE.findall(record.line)]
+    archive = {handle for record in records for handle in segments_of(record)}
+    left = [handle for record in records for handle in handles(record.line)]
     while left:
         handle = left.pop()
         if (scope, handle) in done:
@@ -163,15 +159,7 @@ async def _named(
         except StoreDamaged:
             continue
         yield handle, data
-        lines = inflated(data) if handle in archive else _unpacked(data)
-        left += [inner.decode() for inner in _HANDLE.findall(lines)]
-
-
-def _unpacked(data: bytes) -> bytes:
-    try:
-        return zlib.decompress(data)
-    except zlib.error:
-        return b""
+        left += within(data, segment=handle in archive)
 
 
 async def _compared(source: Store, target: Store, session: SessionId, seen: set[tuple[str, str]]) -> Copied:

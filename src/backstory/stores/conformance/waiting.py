@@ -127,3 +127,30 @@ class Waiting(Given):
         assert not await store.delete_blob("default", handle)
         with pytest.raises(StoreDamaged):
             await store.get_blob("default", handle)
+
+    async def test_blobs_are_told_by_their_age(self, store: Store, clock: ManualClock) -> None:
+        first = clock.now()
+        old, renewed, other = [
+            await store.put_blob("default", data) for data in (b"old", b"renewed", b"other")
+        ]
+        elsewhere = await store.put_blob("a/b \U0001f375", b"old")
+        assert elsewhere == old
+        clock.advance(100.0)
+        middle = clock.now()
+        clock.advance(1.0)
+        assert await store.put_blob("default", b"renewed") == renewed
+        assert await store.put_blob("default", b"young") not in (old, renewed, other)
+        assert await store.old_blobs("default", before=first) == []
+        assert await store.old_blobs("default", before=middle) == sorted([old, other])
+        assert await store.old_blobs("default", before=middle, limit=1) == [min(old, other)]
+        assert await store.old_blobs("default", before=middle, after=min(old, other)) == [max(old, other)]
+        assert len(await store.old_blobs("default", before=clock.now() + 1.0)) == 4
+        assert await store.blob_scopes() == ["a/b \U0001f375", "default"]
+        assert not await store.delete_blob("default", renewed, before=middle)
+        assert await store.delete_blob("default", old, before=middle)
+        assert not await store.delete_blob("default", old, before=middle)
+        assert await store.get_blob("default", renewed) == b"renewed"
+        assert await store.get_blob("a/b \U0001f375", elsewhere) == b"old", "another scope's"
+        assert await store.delete_blob("a/b \U0001f375", elsewhere)
+        assert await store.blob_scopes() == ["default"]
+        assert await store.old_blobs("default", before=middle) == [other]

@@ -180,11 +180,18 @@ class Statements:
             "WHERE name = %b AND d.after = sessions.seq"
         )
         self.put_blob = (
-            f"INSERT INTO {s}.blobs (scope_digest, digest, scope, data) VALUES (%b, %b, %s, %b) "
-            "ON CONFLICT (scope_digest, digest) DO UPDATE SET stored = now()"
+            f"INSERT INTO {s}.blobs (scope_digest, digest, scope, data, stored) "
+            "VALUES (%b, %b, %s, %b, to_timestamp(%b::float8)) "
+            "ON CONFLICT (scope_digest, digest) DO UPDATE SET stored = EXCLUDED.stored"
         )
         self.get_blob = f"SELECT data FROM {s}.blobs WHERE scope_digest = %b AND digest = %b"
-        self.delete_blob = f"DELETE FROM {s}.blobs WHERE scope_digest = %b AND digest = %b"
+        older = "stored < to_timestamp(%b::float8)"
+        self.delete_blob = f"DELETE FROM {s}.blobs WHERE scope_digest = %b AND digest = %b AND {older}"
+        self.old_blobs = (
+            f"SELECT digest FROM {s}.blobs WHERE scope_digest = %b AND {older} AND digest > %b "
+            "ORDER BY digest LIMIT %b"
+        )
+        self.blob_scopes = f"SELECT DISTINCT scope FROM {s}.blobs"
         self.notify = f"SELECT pg_notify('{channel(schema)}', %s)"
 
 

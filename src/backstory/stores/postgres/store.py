@@ -8,6 +8,7 @@ its id when an earlier try took effect after all.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
@@ -314,7 +315,12 @@ class PostgresStore:
         handle = rules.blob_handle(data)
         digest = bytes.fromhex(rules.blob_digest(handle))
         await self._database.fetch(
-            self._sql.put_blob, naming.digest(scope), digest, naming.holdable(scope), bytes(data)
+            self._sql.put_blob,
+            naming.digest(scope),
+            digest,
+            naming.holdable(scope),
+            bytes(data),
+            self.clock.now(),
         )
         return handle
 
@@ -327,10 +333,25 @@ class PostgresStore:
         rules.check_blob(handle, data)
         return data
 
-    async def delete_blob(self, scope: str, handle: str) -> bool:
+    async def delete_blob(self, scope: str, handle: str, *, before: float | None = None) -> bool:
         digest = bytes.fromhex(rules.blob_digest(handle))
-        (count,) = await self._database.fetch(self._sql.delete_blob, naming.digest(scope), digest)
+        (count,) = await self._database.fetch(
+            self._sql.delete_blob, naming.digest(scope), digest, math.inf if before is None else before
+        )
         return bool(count)
+
+    async def old_blobs(self, scope: str, *, before: float, after: str = "", limit: int = 1000) -> list[str]:
+        found = await self._database.fetch(
+            self._sql.old_blobs,
+            naming.digest(scope),
+            before,
+            bytes.fromhex(rules.blob_digest(after)) if after else b"",
+            limit,
+        )
+        return [rules.SHA256 + bytes(digest).hex() for (digest,) in found]
+
+    async def blob_scopes(self) -> list[str]:
+        return sorted(naming.held(scope) for (scope,) in await self._database.fetch(self._sql.blob_scopes))
 
     async def close(self) -> None:
         await self._database.close()

@@ -12,6 +12,8 @@ With prefix ``backstory`` a session ``telegram:12345`` of scope ``default`` has:
     backstory:sessions:default                   sorted set: the keys of a scope's sessions by last activity
     backstory:scopes                             set
     backstory:blob:default:<sha256>              string
+    backstory:blobs:default                      sorted set: the digests of a scope's blobs by when they were put
+    backstory:blob-scopes                        set
     backstory:news                               channel: the name of a session with news
 
 What ids hold beside letters, digits and a few signs is percent-encoded; one that gets too long is cut and ends in its
@@ -74,6 +76,7 @@ class Keys:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.scopes = f"{prefix}:scopes"
+        self.blob_scopes = f"{prefix}:blob-scopes"
         self.news = f"{prefix}:news"
         self.format = f"{prefix}:format"
 
@@ -95,6 +98,9 @@ class Keys:
 
     def index(self, scope: str) -> str:
         return f"{self.prefix}:sessions:{named(scope)}"
+
+    def blobs(self, scope: str) -> str:
+        return f"{self.prefix}:blobs:{named(scope)}"
 
     def blob(self, scope: str, digits: str) -> str:
         return f"{self.prefix}:blob:{named(scope)}:{digits}"

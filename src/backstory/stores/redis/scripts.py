@@ -1,8 +1,8 @@
-"""The two scripts that run inside the server. Each is atomic: nobody sees a half of it, nor comes in between.
+"""The scripts that run inside the server. Each is atomic: nobody sees a half of it, nor comes in between.
 
-They decide nothing about sessions. `LOOK` says how things stand, the client decides by `rules`, and `CHANGE` applies
+They decide nothing. `LOOK` says how things stand, the client decides by `rules`, and `CHANGE` applies
 what it decided if the session's version is still the one that it saw: compare and set. A version is a random token, so
-that no later state is ever taken for an earlier one.
+that no later state is ever taken for an earlier one. `PUT_BLOB` and `DROP_BLOB` keep a blob and its age together.
 """
 
 LOOK = """
@@ -51,4 +51,22 @@ while at <= #ARGV do
 end
 if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'version', ARGV[3]) end
 return {1, time[1], time[2]}
+"""
+
+PUT_BLOB = """
+-- KEYS: the blob, the scope's blobs by age, the scopes. ARGV: its bytes, its digest, now, the scope.
+redis.call('SET', KEYS[1], ARGV[1])
+redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
+redis.call('SADD', KEYS[3], ARGV[4])
+return 1
+"""
+
+DROP_BLOB = """
+-- KEYS: as for PUT_BLOB. ARGV: its digest, a time before which it was put (or ''), the scope.
+local at = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if ARGV[2] ~= '' and at and tonumber(at) >= tonumber(ARGV[2]) then return 0 end
+local gone = redis.call('UNLINK', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+if redis.call('ZCARD', KEYS[2]) == 0 then redis.call('SREM', KEYS[3], ARGV[3]) end
+return gone
 """

@@ -22,6 +22,7 @@ from backstory.stores.clock import Clock, timestamp
 from backstory.stores.redis import listing, logs, state
 from backstory.stores.redis.engine import RedisEngine, Settings, require
 from backstory.stores.redis.keys import Keys
+from backstory.stores.redis.scripts import DROP_BLOB, PUT_BLOB
 from backstory.stores.redis.sessions import Batch, Sessions, Sight
 from backstory.stores.redis.state import Commands, State
 from backstory.stores.remote import rows
@@ -335,7 +336,9 @@ class RedisStore:
 
     async def put_blob(self, scope: str, data: bytes) -> str:
         handle = rules.blob_handle(data)
-        await self._command("SET", self._keys.blob(scope, rules.blob_digest(handle)), bytes(data), lasts=True)
+        digest = rules.blob_digest(handle)
+        now = repr(self.clock.now())
+        await self._blob_script(PUT_BLOB, scope, digest, bytes(data), digest, now)
         return handle
 
     async def get_blob(self, scope: str, handle: str) -> bytes:
@@ -345,10 +348,25 @@ class RedisStore:
         rules.check_blob(handle, data)
         return bytes(data)
 
-    async def delete_blob(self, scope: str, handle: str) -> bool:
-        return bool(
-            await self._command("UNLINK", self._keys.blob(scope, rules.blob_digest(handle)), lasts=True)
-        )
+    async def delete_blob(self, scope: str, handle: str, *, before: float | None = None) -> bool:
+        digest = rules.blob_digest(handle)
+        since = repr(before) if before is not None else ""
+        return bool(await self._blob_script(DROP_BLOB, scope, digest, digest, since))
+
+    async def old_blobs(self, scope: str, *, before: float, after: str = "", limit: int = 1000) -> list[str]:
+        found = await self._command("ZRANGEBYSCORE", self._keys.blobs(scope), "-inf", f"({before!r}")
+        return sorted(handle for digest in found if (handle := rules.SHA256 + digest.decode()) > after)[
+            :limit
+        ]
+
+    async def blob_scopes(self) -> list[str]:
+        found = await self._command("SMEMBERS", self._keys.blob_scopes)
+        return sorted(scope.decode("utf-8", "surrogatepass") for scope in found)
+
+    async def _blob_script(self, script: str, scope: str, digest: str, *args: str | bytes) -> Any:
+        keys = (self._keys.blob(scope, digest), self._keys.blobs(scope), self._keys.blob_scopes)
+        name = scope.encode("utf-8", "surrogatepass")
+        return await self._command("EVAL", script, len(keys), *keys, *args, name, lasts=True)
 
     async def close(self) -> None:
         await self._engines.close()

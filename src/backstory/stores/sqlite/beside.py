@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import uuid
 from collections.abc import Collection
@@ -170,11 +171,24 @@ def get_blob(connection: sqlite3.Connection, scope: str, handle: str) -> bytes:
     return data
 
 
-def delete_blob(connection: sqlite3.Connection, scope: str, digest: str) -> bool:
+def delete_blob(connection: sqlite3.Connection, scope: str, digest: str, before: float | None) -> bool:
     gone = connection.execute(
-        "DELETE FROM blobs WHERE scope = ? AND digest = ?", (to_sql(scope), digest)
+        "DELETE FROM blobs WHERE scope = ? AND digest = ? AND at < ?",
+        (to_sql(scope), digest, math.inf if before is None else before),
     ).rowcount
     return gone > 0
+
+
+def old_blobs(connection: sqlite3.Connection, scope: str, before: float, after: str, limit: int) -> list[str]:
+    found = connection.execute(
+        "SELECT digest FROM blobs WHERE scope = ? AND digest > ? AND at < ? ORDER BY digest LIMIT ?",
+        (to_sql(scope), after.removeprefix(rules.SHA256), before, limit),
+    )
+    return [rules.SHA256 + digest for (digest,) in found]
+
+
+def blob_scopes(connection: sqlite3.Connection) -> list[str]:
+    return sorted(from_sql(scope) for (scope,) in connection.execute("SELECT DISTINCT scope FROM blobs"))
 
 
 # --- lists

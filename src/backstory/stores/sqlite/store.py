@@ -303,14 +303,22 @@ class SqliteStore:
             scope, lambda connection: beside.get_blob(connection, scope, handle), brief=False
         )
 
-    async def delete_blob(self, scope: str, handle: str) -> bool:
+    async def delete_blob(self, scope: str, handle: str, *, before: float | None = None) -> bool:
         digest = rules.blob_digest(handle)
         gone = await self._writer.do(
-            lambda connection: beside.delete_blob(connection, scope, digest), brief=False
+            lambda connection: beside.delete_blob(connection, scope, digest, before), brief=False
         )
         if gone:
             await self._forget()
         return gone
+
+    async def old_blobs(self, scope: str, *, before: float, after: str = "", limit: int = 1000) -> list[str]:
+        return await self._reader.do(
+            scope, lambda connection: beside.old_blobs(connection, scope, before, after, limit), brief=False
+        )
+
+    async def blob_scopes(self) -> list[str]:
+        return await self._reader.do("", beside.blob_scopes, brief=False)
 
     async def close(self) -> None:
         await self._writer.close()
