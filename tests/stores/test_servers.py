@@ -433,7 +433,7 @@ async def test_a_write_waits_for_the_sync_where_the_server_can(redis_server):
     assert await store.delete_blob(
         "a", "sha256:" + "0" * 64
     )  # not synced in time at first: the same call again
-    assert [parts[0] for parts in server.asked] == ["UNLINK", "WAITAOF"] * 2
+    assert [parts[0] for parts in server.asked] == ["EVAL", "WAITAOF"] * 2
     engine._client = own
     await store.close()
 
