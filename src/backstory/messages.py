@@ -201,6 +201,10 @@ class Message:
     """Tokens by counter and target: filled by `backstory.tokens`, so that nothing is counted twice."""
     _passed: list[object] = field(default_factory=list, init=False, repr=False, compare=False)
     """Targets whose rules it passed: filled by `backstory.legality.rules`, so that nothing is looked at twice."""
+    _digests: dict[str, tuple[object, str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The item last written from it, with its digest: filled by `backstory.context.prefix`, to make none twice."""
 
     @property
     def text(self) -> str:

@@ -76,7 +76,11 @@ class Ledger:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for a log or a trace."""
-        return dataclasses.asdict(self)
+        value: dict[str, Any] = {name: getattr(self, name) for name in _NAMES[Ledger]}
+        for name in ("lines", "dropped", "condensed"):
+            value[name] = [{inner: getattr(one, inner) for inner in _NAMES[type(one)]} for one in value[name]]
+        value["items"] = list(self.items)
+        return value
 
     def __str__(self) -> str:
         of = f" of {self.budget:,}" if self.budget is not None else ""
@@ -92,3 +96,8 @@ class Ledger:
             f"  epoch {self.epoch} ({self.why}); {self.shared:,} tokens shared with the request before"
         )
         return "\n".join(rows)
+
+
+_NAMES = {
+    cls: tuple(field.name for field in dataclasses.fields(cls)) for cls in (Line, Dropped, Condensed, Ledger)
+}

@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backstory.messages import Message
+
 _encode = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode  # made once: `json.dumps` makes one each time
@@ -27,6 +29,16 @@ def digest(value: Any) -> str:
     if b'"cache_control"' in data:
         data = canonical(without_markers(value))
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def item_digest(item: Any, message: Message) -> str:
+    """`digest` of an item that was written from a message, kept with the message while it is written the same."""
+    known = message._digests.get("item")
+    if known is not None and known[0] == item:
+        return known[1]
+    made = digest(item)
+    message._digests["item"] = item, made
+    return made
 
 
 def without_markers(value: Any) -> Any:

@@ -159,7 +159,10 @@ class Request:
             window,
             written,
             system=prefix.digest(written.system) if written.system is not None else "",
-            items=tuple(map(prefix.digest, written.items)),
+            items=tuple(
+                prefix.item_digest(item, window.messages[start])
+                for item, start in zip(written.items, written.starts, strict=True)
+            ),
             tokens=item_tokens(written.starts, window.tokens),
             head=sum(start < window.head for start in written.starts),
         )

@@ -11,7 +11,14 @@ from typing import Any
 from backstory.formats._chat_calls import REASONING_FIELDS, is_legacy, reasoning_fields, write_call
 from backstory.formats._chat_parts import NAME, media_part, refusal_part, text_part
 from backstory.formats._openai_media import media_kind, placeholder
-from backstory.formats._openai_writer import ABSENT, LEFT_OUT_TEXT, Content, OpenAIWriter, empty_content
+from backstory.formats._openai_writer import (
+    ABSENT,
+    LEFT_OUT_TEXT,
+    Content,
+    OpenAIWriter,
+    empty_content,
+    own_words,
+)
 from backstory.formats.base import Item, Written, unknown_fields
 from backstory.formats.synthetic import NO_ANSWER_TEXT
 from backstory.messages import (
@@ -99,10 +106,17 @@ class ChatWriter(OpenAIWriter):
 
     def plain(self, message: Message, index: int) -> None:
         role: str = message.role
+        item: Item
         if role == "developer" and not self.target.developer:
             role = "system"  # the two are one kind of instruction, by two names
+        said = own_words(message.parts) if message.native is None else None
+        if said is not None:  # nearly all of them, and written for every request
+            item = {"role": role, "content": said}
+            self.speaker(message, item, index)
+            self.put(item, index)
+            return
         content = self.words_content(message, index)
-        item: Item = {"role": role, "content": None}
+        item = {"role": role, "content": None}
         if not content.parts:
             if message.parts and role != "user":
                 return
@@ -213,6 +227,11 @@ class ChatWriter(OpenAIWriter):
                 item = {"role": "tool", "tool_call_id": part.call_id}
                 if given.get("role") == "tool" and "name" in given and part.name is not None:
                     item["name"] = part.name  # some servers ask for it; the API has no such field
+            said = own_words(part.content) if len(part.content) == 1 and not part.is_error else None
+            if said is not None and message.native is None:
+                item["content"] = said
+                self.put(item, index)
+                continue
             content = self.result_content(part, index)
             if self.target.tool_content == "string" or not content.parts:
                 item["content"] = content.all_text("\n")

@@ -52,6 +52,12 @@ class Content:
         return separator.join(str(part["text"]) for part in self.parts if type(part.get("text")) is str)
 
 
+def own_words(parts: Sequence[Part]) -> str | None:
+    """The texts of parts that are plain texts of our own and nothing else, as one; `None` for any others."""
+    said = [p.text for p in parts if type(p) is Text and p.native is None and p.signature is None]
+    return "\n\n".join(said) if said and len(said) == len(parts) else None
+
+
 class OpenAIWriter(ABC):
     """One run over a list of messages."""
 
