@@ -6,6 +6,7 @@ first served, in this process and across processes), and what becomes of a messa
 
 from __future__ import annotations
 
+import functools
 import itertools
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -107,7 +108,6 @@ class Backstory:
             Idle(self.sessions, self.compactor, self._frame, model) if self.compactor is not None else None
         )
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
-        self.reader = read_result(self._read)
         cap = self.settings.cap
         self.archiver = Archiver(self.sessions, cap) if cap != Cap() else None
         self._admission = Admission(self.sessions)
@@ -186,6 +186,11 @@ class Backstory:
             async with turn, self._admission.under_way(turn):
                 yield turn
             await conversation.ended(turn)
+
+    @functools.cached_property
+    def reader(self) -> AnyTool:
+        """The tool that reads on in a long result. Made where there are tools: its schema takes a while."""
+        return read_result(self._read)
 
     async def _read(self, handle: str, context: ToolContext) -> bytes | str:
         """A long result by its handle: of the asker's scope, and where it is in a log, of the asker's session."""

@@ -13,6 +13,7 @@ from backstory.agent.compacting import COMPACTED, after_answer, frame_of, why_no
 from backstory.agent.reading import WHY, Reading
 from backstory.agent.requests import Request, Shape, build_request, frozen_epoch, pending_notes
 from backstory.agent.restore import Opening
+from backstory.agent.results import READ_RESULT
 from backstory.agent.runner import Loop
 from backstory.agent.settings import Learned, Settings, shape_of
 from backstory.agent.sources.base import AnyRetriever, SectionSource, SourceContext, gather, retrieve
@@ -95,9 +96,9 @@ class Conversation:
             loader = load_skill_tool(means.skills)
             self.tools.setdefault(loader.name, loader)
         if tools:
-            self.tools.setdefault(means.reader.name, means.reader)
+            self.tools.setdefault(READ_RESULT, means.reader)
         self._counter = counter_for(model.name if model is not None else None, self.target.format)
-        reads = self.tools.get(means.reader.name) is means.reader
+        reads = bool(tools) and self.tools[READ_RESULT] is means.reader
         self._reading = Reading(means.learned.long_results) if reads else None
         self._declared = {name: tool.schema(self.target) for name, tool in self.tools.items()}
         self._loose: Sequence[Passage] = ()
@@ -215,7 +216,7 @@ class Conversation:
     async def _build(self, force: str = "", *, low: bool = False) -> Request:
         reading, view = self._reading, self.session.view
         if reading is not None:
-            own = [self._declared[name] for name in self.tools if name != self.means.reader.name]
+            own = [self._declared[name] for name in self.tools if name != READ_RESULT]
             reading.begin(view, await frozen_epoch(self.session), self.tools, own)
         made = await self._made(force, low=low)
         if reading is not None and not reading.told and reading.finds(self.session.view, made):
