@@ -1,6 +1,7 @@
 """`read_result` is declared from when there is something to read, and from then on for good."""
 
 import asyncio
+import contextlib
 import json
 
 from hypothesis import example, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.agent.explain import explain
 from backstory.agent.reading import WHY, is_declared, long_results, shows_handles
+from backstory.errors import SessionError
 from backstory.messages import Message, Text, ToolResult, user
 from backstory.models.scripted import ScriptedModel, calls
 from backstory.sessions import operations
@@ -201,7 +203,7 @@ def test_whatever_happens_a_preview_is_never_shown_without_the_tool_and_never_de
                     await operations.fork(session, SessionId(key=key + "f"))
                 key += "f"
             elif step == "undo":
-                if any(record.kind == "turn_ended" for record in await records(bs, key)):
+                with contextlib.suppress(SessionError):  # nothing that could be undone is left
                     await bs.command(key, "/undo")
             elif step == "bare":
                 await opened(ScriptedModel(answer, name="m"), store=store, tools=()).say(key, "bare")
