@@ -1,21 +1,25 @@
 """What a long life costs: 2,000 turns with tools and Chinese chat, ours against a sliding window and full history.
 
-    python benchmarks/cost.py                       # windows of 16K and 128K; a quarter of an hour
-    python benchmarks/cost.py --turns 400 --windows 16000
+    python benchmarks/cost.py                       # the four lives of docs/measurements.md; a quarter of an hour
+    python benchmarks/cost.py --turns 400 --windows 16000 --pauses 0
 
 The life is made of recorded agent runs joined (../shared/data, airline) and of Chinese chat, in alternation, repeated
 under other numbers until there are turns enough. Ours goes through sessions: governed requests, compaction prepared in
 the background and put into force at the hard mark, its summaries written by the session's own model, for which a
 stand-in extracts: in the conversation that it has in its cache where that is cheaper, and billed for all it reads and
-writes. A compaction leaves less here than by default (--target 0.5), and summaries are shorter (--summary 0.1). The
-others are reckoned from the same counts:
+writes; with --other, by the small model beside it (gpt-5-mini, claude-haiku, gemini-flash). The others are reckoned
+from the same counts, with the same instructions and tools:
 
 - *sliding*: as many of the newest whole turns as fit the same budget, refilled at each call, so that its start moves;
 - *full*: everything, whether or not any window takes it.
 
-The provider's cache serves what stands unchanged at the beginning of a request since the one before. Prices are list
-prices (src/backstory/cli/prices.toml, which can be edited, or --prices FILE); a price for cache writes is paid for all
-input that is not read from the cache.
+The provider's cache serves what stands unchanged at the beginning of a request since the one before. With --pauses N
+the user is away after each N turns, for 20 minutes: the cache goes cold for all three, and ours does what it does when
+nobody speaks (`upkeep/idle`, its own timer on a clock that is moved by hand). With 0 nobody ever pauses. What is paid
+in a pause counts to the turn after it; by how much ours is over full history in the pause itself is told apart.
+
+Prices are list prices (src/backstory/cli/prices.toml, which can be edited, or --prices FILE); a price for cache writes
+is paid for all input that is not read from the cache.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +35,7 @@ from typing import Any
 import backstory
 from backstory import Compaction
 from backstory.agent.sources.base import as_source
+from backstory.agent.sources.tool_contract import RULES
 from backstory.cli.prices import Prices
 from backstory.compaction.extract import extract
 from backstory.compaction.policy import Policy
@@ -38,14 +43,22 @@ from backstory.context.replay import Price
 from backstory.formats.request import read_all
 from backstory.messages import assistant, user
 from backstory.models.base import Answer, Event, Usage
-from backstory.stores import SessionId
+from backstory.stores import InMemoryStore, ManualClock, SessionId
 from backstory.targets import Target
 from backstory.tokens import count_text, count_tools, counter_for
 from backstory.tokens.messages import PRIMING, count_message
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
-MODELS = ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro")
+MODELS = {
+    "gpt-5": "gpt-5-mini",
+    "claude-sonnet-4-5": "claude-haiku-4-5",
+    "gemini-2.5-pro": "gemini-2.5-flash",
+}
+"""The models whose prices are reckoned with, each with the small one beside it."""
+AWAY = 20 * 60.0
+"""Seconds of a pause: longer than any of the caches lives that cost nothing to keep, and than `idle_after`."""
+LIFE = SessionId(key="life")
 COUNTER = counter_for("gpt-5", "openai_chat")
 Item = dict[str, Any]
 
@@ -68,7 +81,10 @@ def runs() -> tuple[str, list[Turn], list[Turn]]:
             if item["role"] == "user":
                 turns.append(Turn(item["content"] or "…", []))
             elif turns:
-                turns[-1].items.append(item)
+                # An empty result reads "nothing", so that all three send the same.
+                turns[-1].items.append(
+                    {**item, "content": item["content"] or "nothing"} if item["role"] == "tool" else item
+                )
     chats = json.loads((DATA / "memory_bank_cn.json").read_text(encoding="utf-8"))
     chinese = [
         Turn(pair["query"], [{"role": "assistant", "content": pair["response"]}])
@@ -132,25 +148,37 @@ def tools_of(turns: list[Turn]) -> list[Item]:
 
 @dataclass
 class Bill:
-    """Tokens of a life, and the cumulative cost of each turn by the name of a price."""
+    """Tokens of a life; by the name of a price what it cost so far, at the end of each turn, and of each pause."""
 
     fresh: int = 0
     cached: int = 0
     output: int = 0
     summaries: tuple[int, int, int] = (0, 0, 0)
-    costs: dict[str, list[float]] = field(default_factory=dict)
+    costs: dict[str, float] = field(default_factory=dict)
+    turns: dict[str, list[float]] = field(default_factory=dict)
+    pauses: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # after which turn, and the cost
 
     def add(self, prices: Mapping[str, Price], *, fresh: int, cached: int, output: int) -> None:
         self.fresh += fresh
         self.cached += cached
         self.output += output
         for name, price in prices.items():
-            line = self.costs.setdefault(name, [0.0])
-            line[-1] += price.of(fresh=fresh, cached=cached, output=output)
+            cost = price.of(fresh=fresh, cached=cached, output=output)
+            self.costs[name] = self.costs.get(name, 0.0) + cost
+
+    def summarised(self, prices: Mapping[str, Price], usage: Usage) -> None:
+        read, held, written = self.summaries
+        fresh = usage.input - usage.cached
+        self.summaries = (read + fresh, held + usage.cached, written + usage.output)
+        self.add(prices, fresh=fresh, cached=usage.cached, output=usage.output)
 
     def turn_ends(self) -> None:
-        for line in self.costs.values():
-            line.append(line[-1])
+        for name, cost in self.costs.items():
+            self.turns.setdefault(name, []).append(cost)
+
+    def pause_ends(self) -> None:
+        for name, cost in self.costs.items():
+            self.pauses.setdefault(name, []).append((len(self.turns[name]), cost))
 
     @property
     def share(self) -> float:
@@ -160,10 +188,13 @@ class Bill:
 
 
 class Summariser:
-    """Extracts what it is given to read, in about as many tokens as it may write; bills as a provider would."""
+    """Extracts what it is given to read, in about as many tokens as it may write; bills as a provider would.
 
-    def __init__(self, tokens: int, window: int) -> None:
-        self.name = "gpt-5"
+    `sent` is what the provider has in its cache for it.
+    """
+
+    def __init__(self, name: str, tokens: int, window: int) -> None:
+        self.name = name
         self.target = Target.of("openai_chat")
         self.window = window
         self.max_output: int | None = None
@@ -184,8 +215,13 @@ class Summariser:
             common += 1
         read, _ = read_all(body["messages"], "openai_chat")
         sizes = [count_message(message, COUNTER, "openai_chat") for message in read]
+        tools = count_tools(body.get("tools", []), COUNTER)
         made = extract(read[1:-1] or [user(read[-1].text)], tokens=self._tokens, count=count_text)
-        usage = Usage(input=sum(sizes), output=count_text(made.text), cached=sum(sizes[:common]))
+        usage = Usage(
+            input=tools + sum(sizes),
+            output=count_text(made.text),
+            cached=(tools if common else 0) + sum(sizes[:common]),
+        )
         self.used.append(usage)
         return Answer(messages=(assistant(made.text),), usage=usage, model=self.name)
 
@@ -193,7 +229,9 @@ class Summariser:
 def served(before: Mapping[str, Any] | None, body: Mapping[str, Any], shared: int, tools: int) -> int:
     """Tokens that the provider's cache serves: what our ledger says, and where the system block is another one, what it
     has in common with the one before from its beginning on, since these caches go by tokens and not by messages."""
-    if before is None or shared > tools:
+    if before is None:  # the first request, or the first one after the cache went cold
+        return 0
+    if shared > tools:
         return shared
     old, new = before["messages"][0].get("content"), body["messages"][0].get("content")
     if before.get("tools") != body.get("tools") or not isinstance(old, str) or not isinstance(new, str):
@@ -204,16 +242,38 @@ def served(before: Mapping[str, Any] | None, body: Mapping[str, Any], shared: in
     return max(shared, tools + count_text(new[:common]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How ours is set, and when the user is away: after each so many turns, or never (0)."""
+
+    window: int
+    policy: Policy
+    written: int
+    other: bool = False
+    pauses: int = 0
+
+
+async def pause(bs: backstory.Backstory, clock: ManualClock) -> None:
+    """Time goes by, and whatever is to be done then is done."""
+    step = 15.0
+    for _ in range(int(AWAY / step)):
+        clock.advance(step)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if bs.compactor is not None and bs.compactor.busy:
+            await bs.compactor.settled(LIFE)
+
+
 async def ours(
-    system: str, turns: list[Turn], window: int, prices: Mapping[str, Price], policy: Policy
+    system: str, turns: list[Turn], setting: Setting, prices: Mapping[str, Price], others: Mapping[str, Price]
 ) -> tuple[Bill, int]:
     """The life through a session; and how many compactions there were."""
-    tools = tools_of(turns)
-    bill = Bill()
-    budget = window - window // 5
-    declared = count_tools(tools, COUNTER)
+    tools, policy = tools_of(turns), setting.policy
+    bill, clock = Bill(), ManualClock()
     before: Mapping[str, Any] | None = None
-    summariser = Summariser(int(budget * policy.summary * 0.8), window)
+    main = Summariser("gpt-5", setting.written, setting.window)
+    other = Summariser("small", setting.written, setting.window)
+    writer, paid = (other, others) if setting.other else (main, prices)
 
     async def nothing(**_: Any) -> str:
         return ""
@@ -227,29 +287,37 @@ async def ours(
         )
         for tool in tools
     ]
+
+    def pay() -> None:
+        for usage in writer.used:
+            bill.summarised(paid, usage)
+        writer.used.clear()
+
     async with backstory.open(
-        "memory:",
+        InMemoryStore(clock=clock),
         target="openai_chat",
-        window=window,
+        window=setting.window,
         tools=made,
         runtime=False,
         sources=[as_source("identity", lambda _: system)],
-        model=summariser,
-        compaction=Compaction(policy=policy),
+        model=main,
+        compaction=Compaction(policy=policy, model=other if setting.other else None),
     ) as bs:
-        for turn in turns:
+        assert bs.compactor is not None
+        for number, turn in enumerate(turns, 1):
             results = [item for item in turn.items if item["role"] == "tool"]
             async with bs.turn("life", turn.user) as live:
                 for item in turn.items:
                     if item["role"] != "assistant":
                         continue
                     request = await live.request()
+                    declared = count_tools(request.body.get("tools", []), COUNTER)
                     shared = served(before, request.body, request.ledger.shared, declared)
                     cached, before = min(shared, request.ledger.total), request.body
                     (message,), _ = read_all([item], "openai_chat")
                     output = count_message(message, COUNTER, "openai_chat")
                     bill.add(prices, fresh=request.ledger.total - cached, cached=cached, output=output)
-                    summariser.sent = [
+                    main.sent = [
                         json.dumps(one, ensure_ascii=False, sort_keys=True)
                         for one in request.body["messages"]
                     ]
@@ -258,23 +326,21 @@ async def ours(
                         result = next(r for r in results if r["tool_call_id"] == call.id)
                         results.remove(result)  # ids come again within a turn
                         await live.result(call, result["content"])
-            if bs.compactor is not None:
-                await bs.compactor.settled(SessionId(key="life"))
-            for usage in summariser.used:
-                bill.add(prices, fresh=usage.input - usage.cached, cached=usage.cached, output=usage.output)
-                read, held, written = bill.summaries
-                bill.summaries = (
-                    read + usage.input - usage.cached,
-                    held + usage.cached,
-                    written + usage.output,
-                )
-            summariser.used.clear()
+            await bs.compactor.settled(LIFE)
+            pay()
             bill.turn_ends()
-        records = await bs.store.read(SessionId(key="life"))
+            if setting.pauses and number % setting.pauses == 0:
+                await pause(bs, clock)
+                pay()
+                bill.pause_ends()
+                before, main.sent = None, []
+        records = await bs.store.read(LIFE)
     return bill, sum(record.kind == "summary" for record in records)
 
 
-def reckoned(system: str, turns: list[Turn], budget: int | None, prices: Mapping[str, Price]) -> Bill:
+def reckoned(
+    system: str, turns: list[Turn], budget: int | None, prices: Mapping[str, Price], pauses: int
+) -> Bill:
     """A life under a window of whole turns that slides, or with `None` under none."""
     bill = Bill()
     fixed = count_text(system) + 4 + count_tools(tools_of(turns), COUNTER) + PRIMING
@@ -294,59 +360,93 @@ def reckoned(system: str, turns: list[Turn], budget: int | None, prices: Mapping
                     held -= sizes[first]
                     first += 1
                 total = fixed + held + current
-                cached = before[1] if before[0] == first and before[1] else min(fixed, before[1])
+                cached = before[1] - PRIMING if before[0] == first and before[1] else min(fixed, before[1])
                 bill.add(prices, fresh=total - cached, cached=cached, output=size)
                 before = (first, total)
             current += size
         sizes.append(current)
         held += current
         bill.turn_ends()
+        if pauses and (number + 1) % pauses == 0:
+            before = (first, 0)
     return bill
+
+
+def told(setting: Setting, mine: Bill, sliding: Bill, full: Bill, compactions: int) -> None:
+    """Print one life."""
+    window, policy, names = setting.window, setting.policy, list(full.costs)
+    fresh, held, written = mine.summaries
+    away = f"a pause after each {setting.pauses} turns" if setting.pauses else "the cache never goes cold"
+    turns = len(full.turns[names[0]])
+    writer = "the small model beside it" if setting.other else "the session's model"
+    print(
+        f"window {window:,}, reserve {window // 5:,}, budget {window - window // 5:,}; {turns:,} turns; {away}"
+    )
+    print(
+        f"marks {policy.soft:.0%}, {policy.hard:.0%}, target {policy.target:.0%}; {compactions} compactions by "
+        f"{writer}, "
+        f"{written // max(1, compactions):,} tokens each; it read {fresh:,} tokens anew, {held:,} from the cache"
+    )
+    print(
+        f"{'':>10} {'input':>14} {'from cache':>11} {'output':>10}  " + "  ".join(f"{m:>18}" for m in names)
+    )
+    for name, bill in (("ours", mine), ("sliding", sliding), ("full", full)):
+        costs = "  ".join(f"{bill.costs[m]:17.2f}$" for m in names)
+        print(f"{name:>10} {bill.fresh + bill.cached:14,} {bill.share:11.1%} {bill.output:10,}  {costs}")
+
+    def line(name: str, value: Callable[[str], str]) -> None:
+        print(f"{name:>48}  " + "  ".join(f"{value(m):>18}" for m in names))
+
+    line("ours/sliding", lambda m: f"{mine.costs[m] / sliding.costs[m]:.3f}")
+    line("ours/full", lambda m: f"{mine.costs[m] / full.costs[m]:.3f}")
+    ratios = {m: [a / b for a, b in zip(mine.turns[m], full.turns[m], strict=True)] for m in names}
+    line("worst prefix, ours/full", lambda m: f"{max(ratios[m]):.4f}")
+    line("at turn", lambda m: f"{ratios[m].index(max(ratios[m])) + 1:,}")
+    over = {m: [n for n, ratio in enumerate(ratios[m], 1) if ratio > 1 + 1e-9] for m in names}
+    line("prefixes that cost more than full", lambda m: f"{len(over[m]):,}")
+    line("the last of them", lambda m: f"{over[m][-1] if over[m] else 0:,}")
+    if setting.pauses:
+        line(
+            "worst instant within a pause",
+            lambda m: f"{max(cost / full.turns[m][n - 1] for n, cost in mine.pauses[m]):.4f}",
+        )
+    print(flush=True)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--turns", type=int, default=2_000)
     parser.add_argument("--windows", type=int, nargs="+", default=[16_000, 128_000])
+    parser.add_argument("--pauses", type=int, nargs="+", default=[0, 40], help="turns between two (0 40)")
     parser.add_argument("--prices", default=None, help="a file shaped as prices.toml")
-    parser.add_argument("--target", type=float, default=0.3, help="what a compaction leaves (0.3)")
-    parser.add_argument("--summary", type=float, default=0.05, help="what a summary may take (0.05)")
+    parser.add_argument("--soft", type=float, default=Policy().soft, help="the soft mark")
+    parser.add_argument("--target", type=float, default=Policy().target, help="what a compaction leaves")
+    parser.add_argument(
+        "--written", type=int, default=0, help="tokens of a summary (a 25th of the budget, 1,500 at most)"
+    )
+    parser.add_argument("--other", action="store_true", help="a small model writes the summaries")
     arguments = parser.parse_args()
-    policy = Policy(target=arguments.target, summary=arguments.summary)
+    policy = Policy(soft=arguments.soft, target=arguments.target)
     if not DATA.is_dir():
         raise SystemExit(f"the recordings are not at hand: {DATA}")
     table = Prices(arguments.prices)
     prices = {model: found.price for model in MODELS if (found := table.of(model, "")) is not None}
+    others = {m: found.price for m, small in MODELS.items() if (found := table.of(small, "")) is not None}
     system, turns = life(arguments.turns)
-    full = reckoned(system, turns, None, prices)
-    for window in arguments.windows:
-        budget = window - window // 5
-        mine, compactions = await ours(system, turns, window, prices, policy)
-        sliding = reckoned(system, turns, budget, prices)
-        fresh, held, written = mine.summaries
-        told = f"window {window:,}, reserve {window // 5:,}, budget {budget:,}; {len(turns):,} turns"
-        each = written // max(1, compactions)
-        print(f"{told}, {compactions} compactions to {policy.target:.0%}, {each:,} tokens a summary")
-        print(f"the summariser read {fresh:,} tokens anew and {held:,} from the cache")
-        print(
-            f"{'':>10} {'input':>14} {'from cache':>11} {'output':>10}  "
-            + "  ".join(f"{m:>18}" for m in prices)
-        )
-        for name, bill in (("ours", mine), ("sliding", sliding), ("full", full)):
-            costs = "  ".join(f"{bill.costs[m][-1]:17.2f}$" for m in prices)
-            print(f"{name:>10} {bill.fresh + bill.cached:14,} {bill.share:11.1%} {bill.output:10,}  {costs}")
-        for name, other in (("sliding", sliding), ("full", full)):
-            ratios = "  ".join(f"{mine.costs[m][-1] / other.costs[m][-1]:18.3f}" for m in prices)
-            print(f"{'ours/' + name:>48}  {ratios}")
-        prefixes = {
-            m: [a / b for a, b in zip(mine.costs[m][1:], full.costs[m][1:], strict=True)] for m in prices
-        }
-        worst = "  ".join(f"{max(prefixes[m]):18.3f}" for m in prices)
-        print(f"{'worst prefix, ours/full':>48}  {worst}")
-        last = {m: max((n for n, r in enumerate(prefixes[m], 1) if r > 1), default=0) for m in prices}
-        over = "  ".join(f"{last[m]:18,}" for m in prices)
-        print(f"{'last turn whose prefix costs more than full':>48}  {over}")
-        print()
+    rules = f"{system}\n\n## Tools\n\n{RULES}"  # what a session says of tools is no part of the comparison
+    for pauses in arguments.pauses:
+        full = reckoned(rules, turns, None, prices, pauses)
+        for window in arguments.windows:
+            budget = window - window // 5
+            setting = Setting(
+                window=window,
+                policy=policy,
+                written=arguments.written or min(1_500, budget // 25),
+                other=arguments.other,
+                pauses=pauses,
+            )
+            mine, compactions = await ours(system, turns, setting, prices, others)
+            told(setting, mine, reckoned(rules, turns, budget, prices, pauses), full, compactions)
 
 
 if __name__ == "__main__":

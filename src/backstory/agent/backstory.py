@@ -21,7 +21,7 @@ from backstory.agent.admission import POLICIES as POLICIES
 from backstory.agent.admission import Admission, check_policy
 from backstory.agent.admission import Policy as Policy
 from backstory.agent.commands import Commanded, perform
-from backstory.agent.compacting import session_frame
+from backstory.agent.compacting import sent_again, session_frame
 from backstory.agent.conversation import Conversation, digest_of, parts_of
 from backstory.agent.execute import Tools
 from backstory.agent.requests import Shape
@@ -49,6 +49,7 @@ from backstory.upkeep.archive import Archiver, Cap
 from backstory.upkeep.compactor import Compacted, Compactor
 from backstory.upkeep.idle import Idle
 from backstory.upkeep.spans import Frame
+from backstory.upkeep.summarise import Prefix
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +106,9 @@ class Backstory:
         compaction = self.settings.compaction
         self.compactor = Compactor(store.clock, compaction) if compaction is not None else None
         self.idle = (
-            Idle(self.sessions, self.compactor, self._frame, model) if self.compactor is not None else None
+            Idle(self.sessions, self.compactor, self._frame, model, sent=self._sent)
+            if self.compactor is not None
+            else None
         )
         self._tools = dict(as_tools(tools) if not isinstance(tools, Mapping) else tools)
         cap = self.settings.cap
@@ -237,6 +240,10 @@ class Backstory:
 
     async def _frame(self, session: Session) -> Frame:
         return await session_frame(session, Conversation(self, session, self._tools, self.model).shape())
+
+    async def _sent(self, session: Session) -> Prefix | None:
+        shape = Conversation(self, session, self._tools, self.model).shape()
+        return await sent_again(session, shape, self.model)
 
     async def compacted(self, session: Session, topic: str = "") -> Compacted | None:
         """The same for a session that the caller holds; `None` as well where compaction is off."""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 from backstory.agent.active import Turn
 from backstory.agent.requests import Frozen, Request, Shape, frozen_epoch
+from backstory.agent.written import written_again
+from backstory.context import prefix
+from backstory.context.markers import mark
+from backstory.context.state import State
 from backstory.formats import wire_format
+from backstory.formats.request import request_body
 from backstory.models.base import Model
 from backstory.sessions.session import Session
-from backstory.tokens.messages import count_message
+from backstory.tokens import count_tools
+from backstory.tokens.messages import PRIMING, count_message
 from backstory.upkeep.compactor import Compactor
 from backstory.upkeep.spans import Frame
+from backstory.upkeep.summarise import Prefix
 
 COMPACTED = "a summary was put into force"
 """Why a request opens an epoch right after a compaction."""
@@ -42,6 +52,30 @@ def why_now(compactor: Compactor, session: Session, request: Request) -> str:
     kinds = {record.kind for record in request.records}
     ledger = request.ledger
     return compactor.due(session, ledger.total, ledger.budget, opens="epoch" in kinds, cuts="cut" in kinds)
+
+
+async def sent_again(session: Session, shape: Shape, model: Model | None) -> Prefix | None:
+    """What the provider has in its cache of a session between turns, made again from the log, the last answer included.
+
+    `None` where that was another model's, or cannot be made as it was.
+    """
+    view, frozen = session.view, await frozen_epoch(session)
+    last = view.request
+    if model is None or frozen is None or not last or not last.get("sent") or frozen.model != model.name:
+        return None
+    before = State.from_json({**last["state"], "items": [], "tokens": [], "head": 0})
+    if isinstance(before, str) or before.cut < view.start or before.loose is not None:
+        return None
+    await session.load(shape.budget.tokens, frame_of(shape, frozen).record)
+    longer = dataclasses.replace(before, length=view.head + 1)
+    draft = written_again(view, frozen.system, longer, shape.target, shape.counter, low_mark=shape.low_mark)
+    count, _ = last["sent"]
+    if prefix.digest(draft.items[:count]) != last["prefix"]:
+        return None
+    tools = prefix.same_order(before.tools, frozen.tools)
+    body = mark(request_body(shape.target, draft.written, tools), shape.target, replayed=count)
+    tokens = math.ceil(count_tools(tools, shape.counter) * before.factor) + sum(draft.window.tokens) + PRIMING
+    return Prefix(body=body, tokens=tokens)
 
 
 async def after_answer(compactor: Compactor, turn: Turn, shape: Shape, model: Model | None) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backstory.compaction.policy import Mark, mark
+from backstory.compaction.ask import ask_within
+from backstory.compaction.policy import Mark, asked, expected, mark, saved
 from backstory.errors import SessionBusy, StoreError
 from backstory.models.base import Model
 from backstory.models.billing import usage_json
@@ -69,6 +70,7 @@ class Compactor:
         self._last: OrderedDict[SessionId, float] = OrderedDict()
         self._futile: OrderedDict[SessionId, int] = OrderedDict()  # where an attempt cut, and gained nothing
         self._vain: OrderedDict[SessionId, int] = OrderedDict()  # tokens with which there was nothing to plan
+        self._unpaid: OrderedDict[SessionId, int] = OrderedDict()  # with which head one would not have paid
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
         self._asked: set[SessionId] = set()  # for which a summary is written that somebody asked for
 
@@ -108,7 +110,7 @@ class Compactor:
         ours = self.model_of(model) is model  # another one has nothing of this conversation in its cache
         prefix = Prefix(body=sent, tokens=used) if sent is not None and ours else None
         try:
-            begun = await self.prepare(session, frame, model, prefix=prefix)
+            begun = await self.prepare(session, frame, model, prefix=prefix, grows=self._grows(frame, used))
         except StoreError as error:
             logger.warning("no summary of %r is prepared: %s", str(session.id), error)
             return False
@@ -117,18 +119,29 @@ class Compactor:
         return begun
 
     async def prepare(
-        self, session: Session, frame: Frame, model: Model | None, *, prefix: Prefix | None = None
+        self,
+        session: Session,
+        frame: Frame,
+        model: Model | None,
+        *,
+        prefix: Prefix | None = None,
+        grows: int = 0,
+        paying: bool = False,
     ) -> bool:
         """Begin to prepare a summary, whatever the marks say. Whether one is on its way now. The session is held.
 
-        Not where one is or waits already, where no model is asked, or where nothing would be gained. Raises the
+        Not where one is or waits already, where no model is asked, or where nothing would be gained; with `paying`,
+        where it costs more than it saves once the provider has forgotten the prefix. `grows`: see `plan`. Raises the
         store's errors.
         """
         place, model = session.id, self.model_of(model)
         if model is None or self._breaker.is_open(model.name) or self._is_taken(place):
             return False
-        made = await self._plan(session, frame)
+        made = await self._plan(session, frame, grows)
         if made is None:
+            return False
+        if paying and not self._pays(made, frame, model, prefix):
+            _keep(self._unpaid, place, session.view.head)
             return False
         task = asyncio.create_task(self._prepare(place, made, frame, model, prefix), name=f"compact {place}")
         self._tasks[place] = task
@@ -138,6 +151,7 @@ class Compactor:
     async def _prepare(
         self, id: SessionId, made: Plan, frame: Frame, model: Model, prefix: Prefix | None
     ) -> None:
+        began = self._clock.now()
         written = await summarise(
             made,
             frame,
@@ -145,7 +159,12 @@ class Compactor:
             seconds=self.settings.timeout,
             breaker=self._breaker,
             prefix=prefix,
+            cached=self.settings.rates.cached,
         )
+        if (
+            prefix is not None and written.usage.cached
+        ):  # which keeps the provider's cache warm for another while
+            self._last[id] = max(began, self._last.get(id, began))
         if not written.failed:  # one without a model takes no time: there is nothing to prepare
             _keep(self._prepared, id, Prepared(plan=made, written=written))
 
@@ -279,11 +298,27 @@ class Compactor:
         await asyncio.wait({task})
         return True
 
-    async def _plan(self, session: Session, frame: Frame) -> Plan | None:
+    def _grows(self, frame: Frame, used: int) -> int:
+        """What a request of `used` tokens, over the soft mark, has left to grow until the hard mark."""
+        tokens, policy = frame.budget.tokens, self.settings.policy
+        if tokens is None or used < policy.soft * tokens:
+            return 0
+        return max(0, int(policy.hard * tokens) - used)
+
+    def _pays(self, made: Plan, frame: Frame, model: Model, prefix: Prefix | None) -> bool:
+        """Whether the summary of a plan is earned back by the first requests after the prefix is forgotten."""
+        rates, own = self.settings.rates, model is not self.settings.model
+        written = expected(made.leaves, made.told, made.limit)
+        anew, cached = (made.leaves + made.told, 0) if prefix is None else (0, prefix.tokens)
+        anew += frame.text(ask_within(made.limit).text)  # what it is told to do
+        costs = asked(rates, anew=anew, cached=cached, written=written, own=own)
+        return saved(rates, leaves=made.leaves, told=made.told, written=written) >= costs
+
+    async def _plan(self, session: Session, frame: Frame, grows: int = 0) -> Plan | None:
         """A plan that was not tried in vain before (law 9)."""
         policy = self.settings.policy
         by_turns = policy.every_turns is not None and live_turns(session.view) >= policy.every_turns
-        made = await plan(session, frame, policy, by_turns=by_turns)
+        made = await plan(session, frame, policy, by_turns=by_turns, grows=grows)
         if made is None or self._futile.get(session.id) == made.cut.start:
             return None
         return made
@@ -328,6 +363,15 @@ class Compactor:
     def model_of(self, own: Model | None) -> Model | None:
         """Who writes the summaries of a session whose own model this is; `None` where they are extracted."""
         return None if self.settings.extract else self.settings.model or own
+
+    def is_unpaid(self, session: Session) -> bool:
+        """Whether a summary was found to cost more than it saves, and nothing was said since."""
+        return self._unpaid.get(session.id) == session.view.head
+
+    def silence(self, id: SessionId) -> float | None:
+        """Seconds since this process had the provider read a session's prefix; `None` where it never did."""
+        last = self._last.get(id)
+        return self._clock.now() - last if last is not None else None
 
     def _is_taken(self, id: SessionId) -> bool:
         """Whether a summary of it is being written, or waits."""

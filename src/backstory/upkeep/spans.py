@@ -76,8 +76,9 @@ class Plan:
     """A compaction to be: its cut, and what its summary stands for.
 
     `messages` are those of `spans`, without what is undone. `previous` is the summary that it builds on, whose place is
-    `on`, and `since` the first place that both stand for. `limit` is the most tokens of the summary. `proof` is
-    what must be the same when it is put into force.
+    `on`, and `since` the first place that both stand for. `limit` is the most tokens of the summary, `leaves` those
+    that leave the replay, `told` those of the summary before. `proof` is what must be the same when it is put into
+    force.
     """
 
     cut: Cut
@@ -87,6 +88,8 @@ class Plan:
     since: int
     previous: Summary | None
     limit: int
+    leaves: int
+    told: int
     proof: tuple[Any, ...]
 
 
@@ -112,10 +115,13 @@ async def holds(plan: Plan, session: Session) -> bool:
     return proof_of(view, plan.cut, generation) == plan.proof and view.cut.start <= plan.cut.start
 
 
-async def plan(session: Session, frame: Frame, policy: Policy, *, by_turns: bool = False) -> Plan | None:
+async def plan(
+    session: Session, frame: Frame, policy: Policy, *, by_turns: bool = False, grows: int = 0
+) -> Plan | None:
     """What to compact now; `None` where nothing would be gained. The view must be up to date.
 
-    `by_turns` keeps the policy's newest turns and no more, however much room there is.
+    `by_turns` keeps the policy's newest turns and no more, however much room there is. `grows` is by how many tokens
+    the history is expected to grow until this is put into force.
     """
     view = session.view
     generation = (await session.store.head(session.id)).generation
@@ -123,7 +129,7 @@ async def plan(session: Session, frame: Frame, policy: Policy, *, by_turns: bool
     previous = summary_of(view)
     told = frame.text(previous.rendered) if previous is not None else 0
     most = int(frame.budget.tokens * policy.summary) if frame.budget.tokens is not None else UNBOUNDED
-    cut = low_cut(view, frame, policy, more=told - most, by_turns=by_turns)
+    cut = low_cut(view, frame, policy, more=told - most, grows=grows, by_turns=by_turns)
     if cut is None or cut.start <= view.cut.start:
         return None
     spans = newly_covered(view.summary_cut, cut, since=_since(view))
@@ -144,6 +150,8 @@ async def plan(session: Session, frame: Frame, policy: Policy, *, by_turns: bool
         since=base.since if base is not None and whole else spans[0].first,
         previous=previous,
         limit=min(most, (before + told - after) // 2),
+        leaves=before - after,
+        told=told,
         proof=proof_of(view, cut, generation),
     )
 
@@ -159,8 +167,11 @@ def _since(view: View) -> int:
     return max((cut.start for cut in view.cuts if cut.anew), default=1)
 
 
-def low_cut(view: View, frame: Frame, policy: Policy, *, more: int = 0, by_turns: bool = False) -> Cut | None:
-    """The cut that leaves the target; where the newest step alone is over it, the one that leaves more.
+def low_cut(
+    view: View, frame: Frame, policy: Policy, *, more: int = 0, grows: int = 0, by_turns: bool = False
+) -> Cut | None:
+    """The cut that leaves the target once the history has grown; where the newest step alone is over it, one that
+    leaves more.
 
     `more` is the room that the next summary leaves of that of the summary so far, which the system block still holds.
     """
@@ -170,7 +181,7 @@ def low_cut(view: View, frame: Frame, policy: Policy, *, more: int = 0, by_turns
     if frame.system:
         source.system = [(-1, system_message(frame.system))]
     turns = min(filter(None, (frame.max_turns, policy.keep_turns if by_turns else None)), default=None)
-    for room in _rooms(frame, policy, more):
+    for room in _rooms(frame, policy, more, grows):
         try:
             state = assemble(
                 source,
@@ -190,7 +201,7 @@ def low_cut(view: View, frame: Frame, policy: Policy, *, more: int = 0, by_turns
     return None
 
 
-def _rooms(frame: Frame, policy: Policy, more: int) -> Iterable[int | None]:
+def _rooms(frame: Frame, policy: Policy, more: int, grows: int) -> Iterable[int | None]:
     """Input budgets to try, the target first.
 
     Where system and tools take most of it, the history still gets a quarter of what they leave, as where a window
@@ -199,7 +210,7 @@ def _rooms(frame: Frame, policy: Policy, more: int) -> Iterable[int | None]:
     total = frame.budget.tokens
     if total is None:
         return (None,)
-    target = max(int(total * policy.target), frame.fixed + max(0, total - frame.fixed) // 4)
+    target = max(int(total * policy.target) - grows, frame.fixed + max(0, total - frame.fixed) // 4)
     return [room for room in (target + more, int(total * policy.hard) + more, total + more) if room > 0]
 
 

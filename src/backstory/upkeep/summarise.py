@@ -15,7 +15,7 @@ from typing import Any
 from backstory.compaction.ask import ask, ask_within, chunks, transcript
 from backstory.compaction.check import check
 from backstory.compaction.extract import extract, language_of
-from backstory.compaction.policy import Policy
+from backstory.compaction.policy import CACHED, Policy, Rates
 from backstory.compaction.summary import Summary
 from backstory.errors import ConfigurationError, ModelError
 from backstory.formats import wire_format
@@ -34,10 +34,6 @@ MOST_PIECES = 8
 FRAMING = 600
 """Tokens of a summariser's window for what it is told to do."""
 
-CACHED = 0.1
-"""What input costs that the provider's cache serves, of the full price: about that with OpenAI, Anthropic and Gemini
-(DESIGN, The one idea)."""
-
 CAUTIOUS_WINDOW = 16_384
 """Tokens, where a summariser does not say how large its window is."""
 
@@ -49,9 +45,10 @@ class Compaction:
     `policy` says when and to what size. `model` writes the summaries, the session's own where it is `None`; with
     ``extract=True`` none is asked. `timeout` is in seconds, for a whole summary. After `failures` in a row no model is
     asked for `rest` seconds. `cache_ttl` is how long (seconds) the provider keeps a prefix: a session idle for longer
-    gets a prepared summary with its next request. `idle_after` is after how long (seconds) without a turn a session is
-    compacted by itself, once `cache_ttl` is over too; `None` for never. Raises `ConfigurationError` for numbers that
-    are not above 0.
+    gets a prepared summary with its next request. `prepare_at` is the share of it after which a silent session has one
+    prepared, while the provider still has the prefix, where that pays by the `rates`; `None` for never. `idle_after` is
+    after how long (seconds) without a turn a session is compacted by itself, once `cache_ttl` is over too; `None` for
+    never. Raises `ConfigurationError` for numbers that are not above 0, and a `prepare_at` that is 1 or more.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -62,14 +59,20 @@ class Compaction:
     rest: float = 300.0
     cache_ttl: float = 300.0
     idle_after: float | None = 900.0
+    prepare_at: float | None = 0.8
+    rates: Rates = field(default_factory=Rates)
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "failures", "rest", "cache_ttl", "idle_after"):
+        for name in ("timeout", "failures", "rest", "cache_ttl", "idle_after", "prepare_at"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigurationError(
                     f"compaction: {name} must be above 0, and is {getattr(self, name)!r}"
                 )
+        if self.prepare_at is not None and self.prepare_at >= 1:
+            raise ConfigurationError(
+                f"compaction: prepare_at is a share of cache_ttl, below 1, and is {self.prepare_at!r}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,12 +127,14 @@ async def summarise(
     breaker: Breaker,
     topic: str = "",
     prefix: Prefix | None = None,
+    cached: float = CACHED,
 ) -> Written:
     """The summary of a plan. Its text is empty where there is no room for any.
 
     With a `prefix`, which must be the same model's, that model is asked in the conversation itself where that is
-    cheaper; what it says then is checked like anything else, and where it is refused, the model is asked again as any
-    summariser is. Raises nothing but what is no fault of a model's: one that fails is told of in `refused`.
+    cheaper (`cached`: what a token costs that the cache serves); what it says then is checked like anything else, and
+    where it is refused, the model is asked again as any summariser is. Raises nothing but what is no fault of a
+    model's: one that fails is told of in `refused`.
     """
     if model is None or breaker.is_open(model.name):
         return Written(summary=await _extracted(plan.messages, plan, frame, plan.previous, topic))
@@ -137,7 +142,7 @@ async def summarise(
     attempt = _Attempt(plan=plan, frame=frame, model=model, topic=topic, until=until)
     await attempt.begin()
     try:
-        if prefix is not None and _is_cheaper(prefix, plan, frame, model):
+        if prefix is not None and _is_cheaper(prefix, plan, frame, model, cached):
             await attempt.within(prefix)
         while attempt.left and await attempt.piece():
             pass
@@ -170,12 +175,12 @@ async def _extracted(
     )
 
 
-def _is_cheaper(prefix: Prefix, plan: Plan, frame: Frame, model: Model) -> bool:
+def _is_cheaper(prefix: Prefix, plan: Plan, frame: Frame, model: Model, cached: float) -> bool:
     """Whether reading the whole conversation from the cache costs less than reading the span anew, and fits."""
     span = sum(frame.text(transcript([message], frame.text)) for message in plan.messages)
     needed = prefix.tokens + plan.limit + FRAMING
     window = model.window or ((frame.budget.tokens or 0) + frame.budget.reserve)
-    return prefix.tokens * CACHED < span and (not window or needed <= window)
+    return prefix.tokens * cached < span and (not window or needed <= window)
 
 
 @dataclass(kw_only=True, slots=True)
