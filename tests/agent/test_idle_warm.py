@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -156,7 +157,8 @@ async def test_what_pays_is_said_by_the_rates(rates):
 )
 async def test_who_is_left_alone(how):
     clock = ManualClock()
-    options: dict = {"off": {"prepare_at": None}, "no model": {"extract": True}}.get(how, {})
+    all_options: dict[str, dict[str, Any]] = {"off": {"prepare_at": None}, "no model": {"extract": True}}
+    options = all_options.get(how, {})
     bs = opened(clock, **options)
     await fill(bs, 0.68)
     if how == "compacted":
