@@ -34,6 +34,7 @@ from backstory.stores import (
     SqliteStore,
     Store,
 )
+from backstory.stores.large_parts import with_large_parts
 from backstory.upkeep.migrate import compare, listed, migrate
 
 KINDS = ("memory", "files", "sqlite", "postgres", "redis")
@@ -182,6 +183,21 @@ def test_a_copied_record_keeps_its_place_or_is_refused():
     assert stamp([copied(record) for record in records], seq=1, at="other") == records
     with pytest.raises(InvalidInput, match="place 2"):
         stamp([copied(records[1])], seq=1, at="other")
+
+
+@pytest.mark.parametrize("there", ["files", "postgres", "redis"])
+async def test_large_parts_come_along(make, there):
+    source, target = make("sqlite"), make(there)
+    said = [user("茶 " * 40_000), user("short"), user("茶 " * 40_000)]
+    await with_large_parts(source).append(SessionId(key="s"), [new_message(one) for one in said])
+    (done,) = [one async for one in migrate(source, target, await listed(source))]
+    assert (done.records, done.blobs, done.problem) == (3, 1, "")
+    (same,) = [one async for one in compare(source, target, await listed(source))]
+    assert not same.problem
+    assert [r.line for r in await target.read(SessionId(key="s"))] == [
+        r.line for r in await source.read(SessionId(key="s"))
+    ]
+    assert [r.message for r in await with_large_parts(target).read(SessionId(key="s"))] == said
 
 
 async def test_gaps_are_refused(make):
