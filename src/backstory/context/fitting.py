@@ -25,7 +25,7 @@ from backstory.legality.steps import turns
 from backstory.messages import Message, Part, Synthetic
 from backstory.targets import Target
 from backstory.tokens import Counter
-from backstory.tokens.messages import PRIMING, PROVIDERS, count_message, count_part
+from backstory.tokens.messages import PRIMING, PROVIDERS, count_message, count_messages, count_part
 
 _ROUNDS = 8
 """Previews are cut at line ends, so that how much they save is known only once they are made."""
@@ -284,7 +284,9 @@ class Fitting:
         return self.recounted(Window(cut=cut, kept=kept, mended=mended, tokens=[]))
 
     def recounted(self, window: Window) -> Window:
-        tokens = [self.count(message) for message in window.messages]
+        tokens = count_messages(window.messages, self.counter, self.target.format)
+        if self.factor != 1.0:
+            tokens = list(map(self.scaled, tokens))
         return Window(cut=window.cut, kept=window.kept, mended=window.mended, tokens=tokens)
 
     def count(self, message: Message) -> int:

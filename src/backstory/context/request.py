@@ -353,6 +353,8 @@ def item_tokens(starts: Sequence[int], tokens: Sequence[int]) -> tuple[int, ...]
     Several items can be written from one message (media that a result cannot hold follow later on): the first of them
     has its tokens.
     """
+    if len(starts) == len(tokens) and all(map(int.__eq__, starts, range(len(starts)))):
+        return tuple(tokens)  # an item a message, as mostly
     known = sorted(set(starts))
     sizes = dict(
         zip(known, (sum(tokens[a:b]) for a, b in itertools.pairwise([*known, len(tokens)])), strict=True)

@@ -151,7 +151,8 @@ class Window:
 
     def invented(self) -> dict[CallPlace, Synthetic]:
         """Calls that are answered by a synthetic result here, by their places in the caller's list."""
-        if not any(result.synthetic for message in self.messages for result in message.results):
+        results = [message.results for message in self.messages if message.role == "tool"]
+        if not any(result.synthetic for of_message in results for result in of_message):
             return {}
         pairs = pair(self.messages)
         counts: dict[int, int] = {}

@@ -65,7 +65,11 @@ def count_message(message: Message, counter: Counter, format: str) -> int:
 
 def count_messages(messages: Sequence[Message], counter: Counter, format: str) -> list[int]:
     """Tokens of each message."""
-    return [count_message(message, counter, format) for message in messages]
+    key = f"{counter.name}/{format}"  # most are counted
+    return [
+        known if (known := message._counts.get(key)) is not None else count_message(message, counter, format)
+        for message in messages
+    ]
 
 
 def count_part(part: Part, counter: Counter, provider: str) -> int:
