@@ -258,6 +258,21 @@ async def test_another_model_s_turn_leaves_nothing_that_ours_has_in_its_cache():
     await bs.close()
 
 
+async def test_where_what_was_sent_cannot_be_made_again_it_is_compacted_later_as_ever(monkeypatch):
+    async def nothing(session):
+        return None
+
+    clock = ManualClock()
+    bs = opened(clock)
+    await fill(bs, 0.68)
+    monkeypatch.setattr(bs.idle, "_sent", nothing)
+    clock.advance(241)
+    assert await bs.idle.keep_up() == []
+    clock.advance(660)
+    assert await bs.idle.look() == [S]
+    await bs.close()
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["openai_chat", "openai_responses", "anthropic", "gemini"]))
 def test_what_the_provider_has_is_made_again_from_the_log_to_the_byte(seed, target):

@@ -86,7 +86,7 @@ class Compactor:
         place, model = session.id, self.model_of(model)
         if not self._mark(session, used, budget) or model is None or self._breaker.is_open(model.name):
             return False
-        if self._is_taken(place):
+        if self.is_taken(place):
             return False
         tried = self._vain.get(place)
         return tried is None or abs(used - tried) >= WORTH_ANOTHER_LOOK * used
@@ -115,7 +115,7 @@ class Compactor:
             logger.warning("no summary of %r is prepared: %s", str(session.id), error)
             return False
         if not begun:
-            _keep(self._vain, session.id, used)
+            keep(self._vain, session.id, used)
         return begun
 
     async def prepare(
@@ -135,13 +135,13 @@ class Compactor:
         store's errors.
         """
         place, model = session.id, self.model_of(model)
-        if model is None or self._breaker.is_open(model.name) or self._is_taken(place):
+        if model is None or self._breaker.is_open(model.name) or self.is_taken(place):
             return False
         made = await self._plan(session, frame, grows)
         if made is None:
             return False
         if paying and not self._pays(made, frame, model, prefix):
-            _keep(self._unpaid, place, session.view.head)
+            keep(self._unpaid, place, session.view.head)
             return False
         task = asyncio.create_task(self._prepare(place, made, frame, model, prefix), name=f"compact {place}")
         self._tasks[place] = task
@@ -161,12 +161,11 @@ class Compactor:
             prefix=prefix,
             cached=self.settings.rates.cached,
         )
-        if (
-            prefix is not None and written.usage.cached
-        ):  # which keeps the provider's cache warm for another while
+        if prefix is not None and written.usage.cached:
+            # Reading it keeps the provider's cache warm for another while.
             self._last[id] = max(began, self._last.get(id, began))
         if not written.failed:  # one without a model takes no time: there is nothing to prepare
-            _keep(self._prepared, id, Prepared(plan=made, written=written))
+            keep(self._prepared, id, Prepared(plan=made, written=written))
 
     def _done(self, id: SessionId, task: asyncio.Task[None]) -> None:
         if self._tasks.get(id) is task:
@@ -201,7 +200,7 @@ class Compactor:
         """
         place, now = session.id, self._clock.now()
         last = self._last.get(place, now)
-        _keep(self._last, place, now)
+        keep(self._last, place, now)
         if cuts or self._mark(session, used, budget) == "hard":
             return "full"
         if place not in self._prepared:
@@ -331,7 +330,7 @@ class Compactor:
         before = sum(map(frame.record, view.live())) + (frame.text(told.rendered) if told is not None else 0)
         after = sum(map(frame.record, staying(view, made.cut))) + frame.text(written.summary.rendered)
         if not written.summary.rendered.strip() or after >= before:
-            _keep(self._futile, session.id, made.cut.start)
+            keep(self._futile, session.id, made.cut.start)
             logger.info("a compaction of %r would gain nothing and is left", str(session.id))
             return None
         record = summary_record(
@@ -373,7 +372,7 @@ class Compactor:
         last = self._last.get(id)
         return self._clock.now() - last if last is not None else None
 
-    def _is_taken(self, id: SessionId) -> bool:
+    def is_taken(self, id: SessionId) -> bool:
         """Whether a summary of it is being written, or waits."""
         return id in self._prepared or id in self._tasks or id in self._asked
 
@@ -383,8 +382,9 @@ class Compactor:
         return mark(used, budget, policy, turns)
 
 
-def _keep(held: OrderedDict[SessionId, T], id: SessionId, value: T) -> None:
+def keep(held: OrderedDict[SessionId, T], id: SessionId, value: T, most: int = REMEMBERED) -> None:
+    """Remember a value of a session: of so many at most, those that were told of last."""
     held[id] = value
     held.move_to_end(id)
-    while len(held) > REMEMBERED:
+    while len(held) > most:
         held.popitem(last=False)

@@ -16,17 +16,15 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
 
 from backstory.errors import HeadMoved, LeaseHeld, SessionError, StoreError
 from backstory.models.base import Model
 from backstory.sessions.session import Session, Sessions
 from backstory.stores.values import SessionId, SessionInfo
-from backstory.upkeep.compactor import Compactor
+from backstory.upkeep.compactor import Compactor, keep
 from backstory.upkeep.spans import Frame
 from backstory.upkeep.summarise import Prefix
 
-T = TypeVar("T")
 logger = logging.getLogger("backstory.upkeep")
 
 EVERY = 60.0
@@ -68,9 +66,8 @@ class Idle:
         self._frame = frame
         self._model = model
         self._sent = sent
-        self._warm: OrderedDict[SessionId, None] = (
-            OrderedDict()
-        )  # whose prefix was not looked at since its last turn
+        # Whose prefix was not looked at since its last turn.
+        self._warm: OrderedDict[SessionId, None] = OrderedDict()
         self._mine: OrderedDict[SessionId, None] = OrderedDict()
         self._seen: OrderedDict[SessionId, float] = (
             OrderedDict()
@@ -80,9 +77,9 @@ class Idle:
     def touched(self, id: SessionId) -> None:
         """A turn of this process ended in a session: it is ours to look after. The first one starts the timer."""
         settings = self._compactor.settings
-        _remember(self._mine, id, None)
+        keep(self._mine, id, None, _REMEMBERED)
         if settings.prepare_at is not None:
-            _remember(self._warm, id, None)
+            keep(self._warm, id, None, _REMEMBERED)
         if self._timer is None and (settings.idle_after is not None or settings.prepare_at is not None):
             self._timer = asyncio.create_task(self._run(), name="idle compaction")
 
@@ -127,12 +124,15 @@ class Idle:
         try:
             async with self._sessions.hold(place) as session:
                 view = await session.refresh()
-                if view.turn is not None or view.active == view.head:
+                if view.turn is not None or view.active == view.head or compactor.is_taken(place):
                     return False
                 frame = await self._frame(session)
                 if frame.budget.tokens is None:
                     return False
-                sent = await self._sent(session) if compactor.model_of(self._model) is self._model else None
+                ours = compactor.model_of(self._model) is self._model
+                sent = await self._sent(session) if ours else None
+                if ours and sent is None:
+                    return False  # what it has in its cache is not known: as good later
                 return await compactor.prepare(session, frame, self._model, prefix=sent, paying=True)
         except (SessionError, LeaseHeld, HeadMoved, StoreError) as error:
             logger.info("silent session %r is left alone: %s", str(place), error)
@@ -144,7 +144,7 @@ class Idle:
         """One look at the index: those that were compacted. Raises the store's errors."""
         due = [info async for info in self._due()]
         for info in due:
-            _remember(self._seen, info.session, info.active)
+            keep(self._seen, info.session, info.active, _REMEMBERED)
         return await _each([info.session for info in due], self._compact)
 
     async def _due(self) -> AsyncIterator[SessionInfo]:
@@ -235,10 +235,3 @@ async def _each(places: list[SessionId], work: Callable[[SessionId], Awaitable[b
         elif found:
             done.append(place)
     return done
-
-
-def _remember(held: OrderedDict[SessionId, T], id: SessionId, value: T) -> None:
-    held[id] = value
-    held.move_to_end(id)
-    while len(held) > _REMEMBERED:
-        held.popitem(last=False)
