@@ -3,6 +3,7 @@
     python benchmarks/against.py               # 0, 100, 1,000, 10,000 messages held; about ten minutes
     python benchmarks/against.py --long        # 50,000 as well; about half an hour
     python benchmarks/against.py --quick       # a look
+    python benchmarks/against.py --counted     # requests alone, where those who do not count exactly are made to
     python benchmarks/against.py --write       # and put tables and plot into docs/measurements.md
 
 Each contestant has an environment of its own in .venv-peers, made here, and a script in benchmarks/peers that uses
@@ -24,7 +25,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ HOME = ROOT / ".venv-peers"
 REPORT = ROOT / "docs" / "measurements.md"
 PLOT = ROOT / "docs" / "figures" / "turns.svg"
 BEGIN, END = "<!-- against: written by benchmarks/against.py --write -->", "<!-- against: end -->"
+BEGIN_COUNTED = "<!-- against, counted: written by benchmarks/against.py --counted --write -->"
+END_COUNTED = "<!-- against, counted: end -->"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,22 @@ CONTESTANTS = (
     ),
 )
 
+COUNTED = (
+    *(contestant for contestant in CONTESTANTS if not contestant.install),
+    *(
+        replace(
+            contestant,
+            name=f"{contestant.name}, {what}",
+            install=(*contestant.install, "tiktoken==0.14.0"),
+            arguments=(how,),
+        )
+        for contestant in CONTESTANTS
+        if contestant.module in ("agents", "langgraph.graph", "pydantic_ai")
+        for how, what in (("counted", "counted"), ("remembered", "counts remembered"))
+    ),
+)
+"""Within 8,000 tokens by count: ours, and those that go by number or by an estimate (benchmarks/peers/counting.py)."""
+
 
 @dataclass(kw_only=True)
 class Figures:
@@ -163,18 +182,36 @@ def import_seconds(python: str, module: str, environment: dict[str, str]) -> flo
     )
 
 
+def row(figures: Figures, cells: list[str]) -> str:
+    return f"| {figures.contestant.name} | {' | '.join(cells)} |"
+
+
+def figure(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def requests(found: list[Figures], levels: list[int]) -> list[str]:
+    """The lines of the table of requests, warm and cold at each number of messages held."""
+    heads = [f"{kind}, {number:,}" for kind in ("warm", "cold") for number in levels]
+    return [
+        f"| | {' | '.join(heads)} |",
+        "| --- |" + " ---: |" * len(heads),
+        *(
+            row(figures, [figure(figures.at(n, kind)) for kind in ("warm", "cold") for n in levels])
+            for figures in found
+        ),
+    ]
+
+
+def failures(found: list[Figures]) -> list[str]:
+    return [f"\n{figures.contestant.name}: {figures.reason}" for figures in found if figures.reason]
+
+
 def tables(found: list[Figures], asked: dict[str, Any]) -> str:
     """Everything as Markdown."""
     held = asked["held"]
     longest = [number for number in held if number]
     titles = [f"{number:,}" for number in held]
-
-    def row(figures: Figures, cells: list[str]) -> str:
-        return f"| {figures.contestant.name} | {' | '.join(cells)} |"
-
-    def figure(value: float | None, digits: int = 2) -> str:
-        return "" if value is None else f"{value:,.{digits}f}"
-
     lines = [f"A durable turn, CPU ms, at so many messages held (wall ms at {longest[-1]:,}):", ""]
     lines += [f"| | {' | '.join(titles)} | wall |", "| --- |" + " ---: |" * (len(held) + 1)]
     good = [figures for figures in found if not figures.reason]
@@ -185,13 +222,8 @@ def tables(found: list[Figures], asked: dict[str, Any]) -> str:
         "",
         "A request of 8,000 tokens, CPU ms, in a session in hand (warm) and in a fresh object (cold):",
         "",
+        *requests(good, longest),
     ]
-    heads = [f"{kind}, {number:,}" for kind in ("warm", "cold") for number in longest]
-    lines += [f"| | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
-    for figures in good:
-        lines.append(
-            row(figures, [figure(figures.at(n, kind)) for kind in ("warm", "cold") for n in longest])
-        )
     lines += ["", "Everything else:", ""]
     lines += [
         f"| | {asked['sessions']} sessions at once, turns/s | bytes a message | memory, MB | import, CPU s |",
@@ -206,8 +238,7 @@ def tables(found: list[Figures], asked: dict[str, Any]) -> str:
             figure(figures.imported),
         ]
         lines.append(row(figures, cells))
-    lines += [f"\n{figures.contestant.name}: {figures.reason}" for figures in found if figures.reason]
-    return "\n".join(lines)
+    return "\n".join([*lines, *failures(found)])
 
 
 def plot(found: list[Figures], held: list[int]) -> str:
@@ -261,13 +292,17 @@ def plot(found: list[Figures], held: list[int]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def write(text: str, picture: str) -> None:
-    """Between the marks of the report, and beside it."""
+def put(text: str, begin: str, end: str) -> None:
+    """Between two marks of the report."""
     report = REPORT.read_text(encoding="utf-8")
-    before, rest = report.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    link = "![CPU of a durable turn by messages held](figures/turns.svg)"
-    REPORT.write_text(f"{before}{BEGIN}\n\n{text}\n\n{link}\n\n{END}{after}", encoding="utf-8")
+    before, rest = report.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    REPORT.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+
+
+def write(text: str, picture: str) -> None:
+    """Into the report, and the plot beside it."""
+    put(f"{text}\n\n![CPU of a durable turn by messages held](figures/turns.svg)", BEGIN, END)
     PLOT.parent.mkdir(exist_ok=True)
     PLOT.write_text(picture, encoding="utf-8")
 
@@ -277,6 +312,7 @@ def main() -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true")
     size.add_argument("--long", action="store_true")
+    parser.add_argument("--counted", action="store_true", help="requests alone, within 8,000 tokens by count")
     parser.add_argument("--only", metavar="WORD", help="contestants whose name has this word")
     parser.add_argument("--folder", default=None, help="where to write; a real disk")
     parser.add_argument("--write", action="store_true", help="put tables and plot into docs/")
@@ -290,12 +326,21 @@ def main() -> None:
         "each": 4,
         "folder": arguments.folder,
     }
+    if arguments.counted:
+        asked |= {"held": [n for n in held if n], "sessions": 0}
     found = []
-    for contestant in CONTESTANTS:
+    for contestant in COUNTED if arguments.counted else CONTESTANTS:
         if arguments.only and arguments.only.lower() not in contestant.name.lower():
             continue
         print(f"{contestant.name} …", file=sys.stderr)
         found.append(measured(contestant, asked, limit=1_200 if arguments.long else 300))
+    if arguments.counted:
+        good = [figures for figures in found if not figures.reason]
+        text = "\n".join([*requests(good, asked["held"]), *failures(found)])
+        print(text)
+        if arguments.write:
+            put(text, BEGIN_COUNTED, END_COUNTED)
+        return
     text = tables(found, asked)
     print(text)
     if arguments.write:

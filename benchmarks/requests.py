@@ -13,6 +13,9 @@ rounds taken in alternation, and the median of the ratios of rounds side by side
   a library's messages within a budget has to. Counts are remembered by text, as ours are, for the warm one.
 - *ours*: `await turn.request()`: the whole body, legal, within the budget, proven to extend the request before.
   Cold: `backstory.open`, the session opened, the user's message made durable, and that.
+- *as bytes*: both encoded as JSON besides, since a request goes over a wire. The ratio is to the floor as bytes.
+- *process*: user and system CPU of a whole interpreter that does what the cold one does: start, imports and, for ours,
+  which counts the new message, the tokenizer's vocabulary. Nothing is subtracted.
 """
 
 from __future__ import annotations
@@ -23,9 +26,11 @@ import functools
 import itertools
 import json
 import os
+import resource
 import shutil
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -117,7 +122,8 @@ class Lines:
         left = BUDGET
         for line in reversed(os.pread(file, block, size - block).split(b"\n")[1:-1]):
             message = json.loads(line)
-            left -= count_text(spoken(message)) if counted else message["tokens"]
+            tokens = message.pop("tokens")
+            left -= count_text(spoken(message)) if counted else tokens
             if left < 0 or len(found) == most:
                 return found[::-1]
             found.append(message)
@@ -150,11 +156,82 @@ async def side_by_side(works: dict[str, Work], rounds: int, times: int) -> dict[
     for _ in range(rounds):
         for name, work in works.items():
             taken[name].append(await timed(work, times))
+    return compared(taken)
+
+
+def compared(taken: dict[str, list[float]]) -> dict[str, tuple[float, float]]:
+    """Of each the least, and the median ratio to the first's, round by round."""
     first = next(iter(taken.values()))
     return {
         name: (min(found), statistics.median(ours / floor for ours, floor in zip(found, first, strict=True)))
         for name, found in taken.items()
     }
+
+
+def encoded(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+FLOOR_ROWS = """
+import json, sqlite3, sys
+path, key, most, left = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+found = []
+for body, tokens in sqlite3.connect(path).execute(
+    "SELECT body, tokens FROM messages WHERE session = ? ORDER BY seq DESC", (key,)
+):
+    left -= tokens
+    if left < 0 or len(found) == most:
+        break
+    found.append(json.loads(body))
+json.dumps(found[::-1], ensure_ascii=False).encode()
+"""
+FLOOR_LINES = """
+import json, os, sys
+path, key, most, left = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+file = os.open(path, os.O_RDONLY)
+size = os.fstat(file).st_size
+block = min(size, 1 << 16)
+found = []
+for line in reversed(os.pread(file, block, size - block).split(b"\\n")[1:-1]):
+    message = json.loads(line)
+    left -= message.pop("tokens")
+    if left < 0 or len(found) == most:
+        break
+    found.append(message)
+json.dumps(found[::-1], ensure_ascii=False).encode()
+"""
+OURS = """
+import asyncio, json, sys
+import backstory
+async def main():
+    place, key, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    options = {"target": "openai_chat", "budget": budget, "runtime": False, "compaction": False}
+    async with backstory.open(place, **options) as bs, bs.turn(key, "How many boxes are left?") as turn:
+        json.dumps((await turn.request()).body, ensure_ascii=False).encode()
+asyncio.run(main())
+"""
+
+
+def process_cpu(compiled: Path, code: str, *arguments: object) -> float:
+    """CPU milliseconds of an interpreter that runs this, from its start to its end.
+
+    Modules are kept `compiled` in this folder, as those of an installed package are.
+    """
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(compiled)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    start = spent()
+    subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=True, env=environment)
+    return (spent() - start) * 1000
+
+
+def report(heading: str, found: dict[str, tuple[float, float]]) -> None:
+    for name, (least, ratio) in found.items():
+        print(f"  {heading:<8}{name:<16} {least:8.3f} ms  {ratio:6.2f}")
 
 
 async def of(kind: str, place: Path, held: int, rounds: int) -> None:
@@ -183,6 +260,12 @@ async def of(kind: str, place: Path, held: int, rounds: int) -> None:
         async with opened(home) as bs, bs.turn(KEY, "How many boxes are left?") as turn:
             return await turn.request()
 
+    async def floor_bytes() -> object:
+        return encoded(floor.request(handle, most))
+
+    async def our_bytes() -> object:
+        return encoded((await turn.request()).body)
+
     with put_back(place):
         async with opened(home) as bs, bs.turn(KEY, "How many boxes are left?") as turn:
             sent = (await turn.request()).body["messages"]
@@ -190,9 +273,12 @@ async def of(kind: str, place: Path, held: int, rounds: int) -> None:
             warm = await side_by_side(
                 {"floor": plain, "floor, counted": counted, "ours": turn.request}, rounds, 40
             )
+            wire = await side_by_side(
+                {"floor, as bytes": floor_bytes, "ours, as bytes": our_bytes}, rounds, 40
+            )
     print(f"{kind}, {held:,} held: {len(floor.request(handle, most))} messages the floor's, {len(sent)} ours")
-    for name, (least, ratio) in warm.items():
-        print(f"  warm  {name:<16} {least:8.3f} ms  {ratio:6.2f}")
+    report("warm", warm)
+    report("warm", wire)
     taken: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, work in (
@@ -202,9 +288,17 @@ async def of(kind: str, place: Path, held: int, rounds: int) -> None:
         ):
             with put_back(place):
                 taken.setdefault(name, []).append(await timed(work, 1))
-    for name, found in taken.items():
-        ratio = statistics.median(a / b for a, b in zip(found, taken["floor"], strict=True))
-        print(f"  cold  {name:<16} {min(found):8.3f} ms  {ratio:6.2f}")
+    report("cold", compared(taken))
+    alone: dict[str, list[float]] = {}
+    raw = FLOOR_ROWS if kind == "SQLite" else FLOOR_LINES
+    with tempfile.TemporaryDirectory() as compiled:
+        for _ in range(1 + min(rounds, 7)):  # the first compiles
+            with put_back(place):
+                alone.setdefault("floor", []).append(
+                    process_cpu(Path(compiled), raw, floor.path, KEY, most, BUDGET)
+                )
+                alone.setdefault("ours", []).append(process_cpu(Path(compiled), OURS, home, KEY, BUDGET))
+    report("process", compared({name: found[1:] for name, found in alone.items()}))
 
 
 async def measure(arguments: argparse.Namespace) -> None:

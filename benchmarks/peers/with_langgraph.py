@@ -1,6 +1,10 @@
-"""langgraph: a graph over `MessagesState` with `AsyncSqliteSaver`, one run a turn, trimmed by `trim_messages`."""
+"""langgraph: a graph over `MessagesState` with `AsyncSqliteSaver`, one run a turn, trimmed by `trim_messages`.
+
+Within a budget its counter is exact; else it is its own, which divides characters by four.
+"""
 
 from child import Peer, measure
+from counting import HOW, tokens
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, trim_messages
 from langchain_core.messages.utils import count_tokens_approximately
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -10,6 +14,14 @@ from talk import BUDGET
 
 def call(number, row):
     return AIMessage("", tool_calls=[{"id": f"c{number}", "name": "look", "args": {"q": row[1]}}])
+
+
+def exactly(messages):
+    """Tokens of messages, as a `token_counter`; an answer's text or its calls' arguments."""
+    return sum(
+        tokens(m.content) + sum(tokens(c["args"]["q"]) for c in getattr(m, "tool_calls", ()))
+        for m in messages
+    )
 
 
 class LangGraph(Peer):
@@ -58,7 +70,7 @@ class LangGraph(Peer):
         kept = trim_messages(
             state.values["messages"],
             max_tokens=BUDGET,
-            token_counter=count_tokens_approximately,
+            token_counter=exactly if HOW else count_tokens_approximately,
             start_on="human",
         )
         return len(kept)

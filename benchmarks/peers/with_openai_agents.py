@@ -1,7 +1,11 @@
-"""openai-agents: `SQLiteSession`, four `add_items` a turn, the newest items by `get_items(limit=…)`."""
+"""openai-agents: `SQLiteSession`, four `add_items` a turn, the newest items by `get_items(limit=…)`.
+
+Within a budget they are counted after that; the limit is what is known, here, to be about 8,000 tokens.
+"""
 
 from agents import SQLiteSession
 from child import Peer, measure
+from counting import HOW, within
 from talk import WINDOW
 
 
@@ -16,6 +20,10 @@ def item(number, kind, row):
 
 
 KINDS = ("user", "call", "result", "answer")
+
+
+def words(found):
+    yield found.get("content") or found.get("output") or found["arguments"]
 
 
 class Agents(Peer):
@@ -37,7 +45,8 @@ class Agents(Peer):
             await self.session(session).add_items([item(number, kind, row)])
 
     async def request(self):
-        return len(await self.session(0).get_items(limit=WINDOW))
+        found = await self.session(0).get_items(limit=WINDOW)
+        return len(within(found, words) if HOW else found)
 
     async def close(self):
         for session in self.held.values():

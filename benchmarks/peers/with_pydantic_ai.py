@@ -1,8 +1,12 @@
-"""pydantic-ai, as its documentation shows: the new messages of each run as a row of JSON; all rows are read."""
+"""pydantic-ai, as its documentation shows: the new messages of each run as a row of JSON; all rows are read.
+
+Within a budget they are counted from the newest back, as a history processor does that is given all messages.
+"""
 
 import sqlite3
 
 from child import Peer, measure
+from counting import HOW, within
 from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -23,6 +27,11 @@ def messages(number, row):
         ModelRequest(parts=[ToolReturnPart("look", result, f"c{number}")]),
         ModelResponse(parts=[TextPart(answer)]),
     ]
+
+
+def words(message):
+    for part in message.parts:
+        yield part.args if isinstance(part, ToolCallPart) else part.content
 
 
 class PydanticAI(Peer):
@@ -53,7 +62,7 @@ class PydanticAI(Peer):
         found = []
         for (row,) in self.db.execute("SELECT messages FROM runs WHERE session = 0 ORDER BY id"):
             found += ModelMessagesTypeAdapter.validate_json(row)
-        return len(found[-WINDOW:])
+        return len(within(found, words) if HOW else found[-WINDOW:])
 
     async def close(self):
         self.db.close()

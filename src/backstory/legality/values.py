@@ -199,7 +199,10 @@ def takes_reasoning(part: Reasoning, target: Target) -> bool:
 
 def is_empty(message: Message, target: Target) -> bool:
     """Whether nothing of a message would reach the target."""
-    return not any(carries(part, target) for part in message.parts)
+    parts = message.parts
+    if parts and carries(parts[0], target):  # nearly always, and asked of each message of each request
+        return False
+    return not any(carries(part, target) for part in parts[1:])
 
 
 def has_blank_text(message: Message, target: Target) -> bool:
