@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backstory
+from backstory.context.budget import Budget
+from backstory.context.fit import Fitted, assemble
+from backstory.context.history import History
 from backstory.errors import BudgetExceeded
 from backstory.formats import wire_format
 from backstory.legality.steps import turns
+from backstory.targets import Target
 from backstory.tokens import Counter, count_tools
 from backstory.tokens.messages import PRIMING, count_message
 from tests.context.judging import faults
@@ -134,3 +138,46 @@ def test_the_list_that_was_passed_in_is_never_changed(data: st.DataObject, name:
     before = copy.deepcopy(items)
     backstory.fit(items, source=name, target=target, ready=False)
     assert repr(items) == repr(before)
+
+
+def _assembled(source: History, target: str, budget: int, state: object) -> Fitted | None:
+    goal, counter = Target.of(target), Counter(name=ENCODING)
+    try:
+        return assemble(source, goal, counter, Budget.of(budget=budget), state=state, ready=False)
+    except BudgetExceeded:
+        return None
+
+
+@given(rng=randoms, name=formats, others=st.lists(formats, max_size=3), budget=st.integers(60, 2_000))
+@settings(max_examples=80)
+def test_what_is_kept_with_messages_changes_nothing(
+    rng: Random, name: str, others: list[str], budget: int
+) -> None:
+    """The short way, over messages that were counted, judged, written and digested before, is the long way."""
+    items = [item for _ in range(3) for item in history(rng, name, legal=True)]
+    kept, state = History(items, name), None
+    for target in (name, *others, name, name):
+        short = _assembled(kept, target, budget, state)
+        long = _assembled(History(copy.deepcopy(items), name), target, budget, copy.deepcopy(state))
+        assert short == long
+        state = short.state if short is not None else None
+
+
+@pytest.mark.parametrize("place", ["content", "arguments"])
+def test_an_item_that_is_changed_in_a_body_that_we_gave_is_told_of(place: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    items: list[dict[str, object]] = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "one moment", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "three"},
+    ]
+    kept = History(items, "openai_chat")
+    before = _assembled(kept, "openai_chat", 1_000, None)
+    assert before is not None
+    asked = before.body["messages"][1]
+    changed = asked if place == "content" else asked["tool_calls"][0]["function"]
+    changed[place] = '{"other": 1}'
+    after = _assembled(kept, "openai_chat", 1_000, before.state)
+    assert after is not None
+    assert after.ledger.epoch == 2
+    assert "message 1 is not as it was sent" in after.ledger.why

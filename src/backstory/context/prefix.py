@@ -32,13 +32,26 @@ def digest(value: Any) -> str:
 
 
 def item_digest(item: Any, message: Message) -> str:
-    """`digest` of an item that was written from a message, kept with the message while it is written the same."""
+    """`digest` of an item that was written from a message, kept with the message while it is written the same.
+
+    A provider's own item is sent as the very object that came, so whoever changes it in the body that we returned
+    changes it here too. Hence a copy is kept: such a change is another item, and is told of as one.
+    """
     known = message._digests.get("item")
     if known is not None and known[0] == item:
         return known[1]
     made = digest(item)
-    message._digests["item"] = item, made
+    message._digests["item"] = _apart(item), made
     return made
+
+
+def _apart(value: Any) -> Any:
+    """The same JSON value in objects and lists of its own; the texts, which nobody can change, are shared."""
+    if isinstance(value, Mapping):
+        return {key: _apart(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_apart, value))
+    return value
 
 
 def without_markers(value: Any) -> Any:
