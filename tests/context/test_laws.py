@@ -35,6 +35,11 @@ def test_every_request_of_a_life_is_legal_fits_and_extends_the_one_before(rng: R
     Life(rng).run()
 
 
+def test_a_life_whose_changed_list_fits_without_its_state_only() -> None:
+    """Found among 2,800: after a change in the list the old window, mended, no longer fits; a new one does."""
+    _lived("lives:3:158")
+
+
 LIVES = int(os.environ.get("BACKSTORY_TEST_LIVES", "400"))
 """In each of four parts, so that processors share them; more for one long run."""
 

@@ -139,7 +139,10 @@ class Request:
             return self.draft(fitting, fitting.fill())
         if fitting.forget(position, system=self.system_changed(draft)):
             window = fitting.window(window.cut, window.kept)
-            draft = self.draft(fitting, fitting.settled(fitting.narrow(window, low=True)))
+            try:
+                draft = self.draft(fitting, fitting.settled(fitting.narrow(window, low=True)))
+            except BudgetExceeded:  # as above: mended from where the window was, it may be longer than alone
+                return self.draft(fitting, fitting.fill())
         return draft
 
     def proven(self, known: State, draft: Draft, claim: Claim) -> State:
