@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.compaction.check import check
+from backstory.compaction.check import OVER, check
 from backstory.compaction.extract import extract
 from backstory.compaction.signs import holds, values
 from backstory.messages import assistant, user
@@ -38,7 +38,7 @@ def judged(text, messages=SAID, **options):
         ("<tool_call>search</tool_call>", {}, "tool call"),
         ("I cannot help with that.", {"finish": "refusal"}, "refused"),
         ("word " * 200, {"limit": 2_000, "replaces": 900}, "as long as"),
-        ("word " * 100, {}, "too long"),
+        ("word " * 150, {}, "too long"),
     ],
 )
 def test_what_is_refused(text, options, why):
@@ -46,6 +46,16 @@ def test_what_is_refused(text, options, why):
     assert not verdict.accepted
     assert verdict.summary is None
     assert why in verdict.why
+
+
+def test_a_little_too_long_is_taken_and_what_matters_with_it_as_far_as_there_is_room():
+    text = "## Goal\n- " + "a shop is moved, " * 5
+    verdict = judged(text, limit=len(text.strip()) - 10, replaces=900)
+    assert verdict.accepted
+    assert verdict.summary is not None
+    assert len(verdict.summary.rendered) <= OVER * (len(text.strip()) - 10)
+    assert verdict.left_out, "and what had no room is named"
+    assert not judged(text, limit=int(len(text.strip()) / OVER) - 1, replaces=900).accepted
 
 
 def test_what_is_missing_is_appended_word_for_word():
@@ -102,7 +112,7 @@ def test_never_raises_and_never_passes_what_is_too_long(text, said, limit, repla
     verdict = check(text, [user(one) for one in said], limit=limit, replaces=replaces, count=len)
     if verdict.summary is not None:
         assert len(verdict.summary.rendered) < max(replaces, len(text.strip()) + 1)
-        assert len(verdict.summary.text) <= limit
+        assert len(verdict.summary.text) <= OVER * limit
     else:
         assert verdict.why
 

@@ -19,6 +19,10 @@ _MATTERS = 3.0
 """Weight of a candidate from which on it must survive: a rule, or a decision with a value, in the user's words."""
 _COVERED = 0.6
 """Share of a sentence's terms that a summary must have, where the sentence has no value to look for."""
+OVER = 1.25
+"""Of its limit, what a summary may take all the same. Models are asked for words and miss a length by a fifth: one that
+is refused for that was paid for, and the next is no shorter. It still has to be shorter than what it replaces."""
+
 _CALL = re.compile(
     r"^\s*(?:```(?:json)?\s*)?\{\s*\"(?:name|tool|tool_calls|function|arguments)\"|<(?:tool_call|function_call|invoke)\b|^\s*\[TOOL_CALLS\]",
     re.IGNORECASE,
@@ -51,24 +55,26 @@ def check(
     finish: str = "stop",
     keep: Sequence[str] = (),
 ) -> Verdict:
-    """Judge a model's summary of `messages` (and of the `previous` summary) that may take `limit` tokens.
+    """Judge a model's summary of `messages` (and of the `previous` summary) that was to take `limit` tokens at most.
 
-    `replaces` are the tokens of what it stands for. `finish` is why the model stopped (`backstory.models.base.Finish`).
-    `keep` are texts that must survive word for word. Raises nothing.
+    A little more is taken (`OVER`). `replaces` are the tokens of what it stands for. `finish` is why the model stopped
+    (`backstory.models.base.Finish`). `keep` are texts that must survive word for word. Raises nothing.
     """
     said = text.strip()
-    if why := _refused(said, finish, count(said), limit, replaces):
+    size = count(said)
+    if why := _refused(said, finish, size, limit, replaces):
         return Verdict(accepted=False, why=why)
-    room = min(limit, replaces - 1) - count(said) - count(f"\n\n## {KEPT['en']}\n")
+    most = limit if size <= limit else int(OVER * limit)
+    room = min(most, replaces - 1) - size - count(f"\n\n## {KEPT['en']}\n")
     lower, words = said.lower(), terms(said)
     missing: list[str] = []
     left_out: list[str] = []
     wanted = [line for line in (" ".join(one.split()) for one in keep) if line and line.lower() not in lower]
     for line in dict.fromkeys([*wanted, *(one.text for one in _missing(messages, previous, lower, words))]):
-        size = count(f"- {line}\n")
-        if size <= room:
+        takes = count(f"- {line}\n")
+        if takes <= room:
             missing.append(line)
-            room -= size
+            room -= takes
         else:
             left_out.append(line)
     return Verdict(
@@ -92,8 +98,8 @@ def _refused(text: str, finish: str, tokens: int, limit: int, replaces: int) -> 
         return "it was cut off inside a block"
     if tokens >= replaces:
         return f"it is as long as what it replaces ({tokens:,} tokens for {replaces:,})"
-    if tokens > limit:
-        return f"it is too long ({tokens:,} tokens, and {limit:,} are allowed)"
+    if tokens > OVER * limit:
+        return f"it is too long ({tokens:,} tokens, and {limit:,} were asked for)"
     return ""
 
 
