@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from backstory.errors import InvalidMessage
+from backstory.quick import quick
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -27,6 +28,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Synthetic = Literal["not_started", "outcome_unknown"]
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Native:
     """A provider's own item, verbatim.
@@ -40,6 +42,7 @@ class Native:
     intact: bool = True
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
     """Who made an opaque blob (signature, encrypted content, compaction): it is refused elsewhere.
@@ -61,6 +64,7 @@ class Origin:
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """What all parts have. `signature` is an opaque thought signature bound to the part (Gemini sets it on any)."""
@@ -69,11 +73,13 @@ class Part:
     signature: str | None = field(default=None, repr=False)
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text(Part):
     text: str
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Media(Part):
     """Bytes from somewhere: exactly one of `url`, `data` (base64) and `file_id` is set, as a rule.
@@ -87,6 +93,7 @@ class Media(Part):
     media_type: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image(Media):
     """`detail` is OpenAI's ``low``, ``high``, ``auto`` or ``original``."""
@@ -94,6 +101,7 @@ class Image(Media):
     detail: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audio(Media):
     """`file_id` may name an earlier answer of the model's; `transcript` is what was said, where known."""
@@ -101,6 +109,7 @@ class Audio(Media):
     transcript: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File(Media):
     """A document. `text` is its text where the document was given as text."""
@@ -109,6 +118,7 @@ class File(Media):
     text: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall(Part):
     """The model asks for a tool.
@@ -125,6 +135,7 @@ class ToolCall(Part):
     kind: str = "function"
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult(Part):
     """What a tool answered.
@@ -142,6 +153,7 @@ class ToolResult(Part):
     synthetic: Synthetic | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reasoning(Part):
     """The model's thinking: readable text, an opaque `signature` or `encrypted` content, and who made it.
@@ -155,11 +167,13 @@ class Reasoning(Part):
     origin: Origin = Origin()
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal(Part):
     text: str
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opaque(Part):
     """A provider's item that we do not interpret; `native` is set. `kind` is its own type name."""
@@ -183,6 +197,7 @@ PART_TYPES: dict[str, type[Part]] = {
 _KIND_OF = {cls: kind for kind, cls in PART_TYPES.items()}
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
     """One message: a role and its parts.

@@ -32,6 +32,7 @@ from zlib import crc32
 from backstory import messages
 from backstory.errors import InvalidInput, StoreDamaged
 from backstory.messages import Message
+from backstory.quick import quick
 
 SCHEMA_VERSION = 1
 """Of records and their lines; stores write it into what they make, and refuse a newer one."""
@@ -83,6 +84,7 @@ def encode_json(value: Any) -> bytes:
         return _SURROGATES.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewRecord:
     """A record that no store has taken yet: it has no `seq` and no `at`.
@@ -136,6 +138,7 @@ def new_message(
     return record
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """One entry of a log, as a store gave it back. Make one with `stamp` or `from_line`.
@@ -194,6 +197,7 @@ class Record:
         return self.data.get("id")
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed(NewRecord):
     """A record that keeps its line, its place and its time: for copying a log to another store, byte for byte.

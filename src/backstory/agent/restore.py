@@ -14,6 +14,7 @@ from backstory.agent.mail import Counts
 from backstory.errors import MessageConflict, SessionError
 from backstory.messages import Message
 from backstory.models.base import Answer
+from backstory.quick import quick
 from backstory.records import NewRecord, Record, new_message
 from backstory.sessions.archive import pages_through, read_through
 from backstory.sessions.recovery import NOTHING, SoFar, close_calls, draft_of, end_turn
@@ -24,6 +25,7 @@ NOT_ANSWERED = ("interrupted", "stopped", "failed")
 """Reasons for which a turn ended that the same client message may take up again."""
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
     """What begins a turn: the user's message as it is logged, the client's id of it, and a digest of what was said.
@@ -38,6 +40,7 @@ class Opening:
     told: tuple[tuple[str, str], ...] = ()
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beginning:
     """The number of the turn and the records that open it; or, where it is `over`, its answer and how it ended.

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from backstory.errors import ModelUnavailable
 from backstory.formats.arguments import arguments_object
 from backstory.messages import Message, Part, Reasoning, Refusal, Text, ToolCall
+from backstory.quick import quick
 from backstory.targets import Target
 
 Finish = Literal["stop", "tool_calls", "length", "refusal", "content_filter", "pause", "empty", "other"]
@@ -28,6 +29,7 @@ anybody could read, and no call. ``other``: a word that we do not know.
 """
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """Tokens as the provider billed them.
@@ -43,6 +45,7 @@ class Usage:
     cache_written: int = 0
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextDelta:
     """A piece of the text that people read."""
@@ -50,6 +53,7 @@ class TextDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReasoningDelta:
     """A piece of the thinking, where the provider shows it."""
@@ -57,6 +61,7 @@ class ReasoningDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallDelta:
     """A piece of a tool call: its first has `id` and `name`, each may have a fragment of the arguments.
@@ -70,6 +75,7 @@ class CallDelta:
     arguments: str = ""
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """One answer of a model.

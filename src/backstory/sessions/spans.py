@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from backstory.quick import quick
+
 
 class Span(NamedTuple):
     """Places `first` to `last`, both included. (A tuple, since a snapshot holds hundreds.)"""
@@ -53,6 +55,7 @@ class Undo:
         return any(seq in span for span in self.spans)
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenTurn:
     """The turn that is under way, or that a crash left open. `seq` is the place of its `turn_started`.

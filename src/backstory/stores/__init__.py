@@ -29,6 +29,7 @@ _EXPORTS: dict[str, str] = {
     "PostgresStore": "postgres.store",
     "RedisStore": "redis.store",
     "SqliteStore": "sqlite",
+    "with_large_parts": "large_parts",
 }
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "SystemClock",
+    "with_large_parts",
 ]
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from backstory.stores.clock import SystemClock as SystemClock
     from backstory.stores.files import FilesStore as FilesStore
     from backstory.stores.in_memory import InMemoryStore as InMemoryStore
+    from backstory.stores.large_parts import with_large_parts as with_large_parts
     from backstory.stores.postgres.store import PostgresStore as PostgresStore
     from backstory.stores.redis.store import RedisStore as RedisStore
     from backstory.stores.sqlite import SqliteStore as SqliteStore

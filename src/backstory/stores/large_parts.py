@@ -59,8 +59,9 @@ class LargeParts:
         release: bool = False,
     ) -> Awaitable[Appended]:
         """As `Log.append`. Where nothing is long, and so mostly, it is the store's own."""
-        if any(map(_is_large, records)):
-            return self._append(session, records, expected, fence, batch, acquire, release)
+        for record in records:
+            if len(record.body) > LARGE and _is_large(record):
+                return self._append(session, records, expected, fence, batch, acquire, release)
         return self.plain.append(
             session, records, expected=expected, fence=fence, batch=batch, acquire=acquire, release=release
         )
@@ -84,6 +85,8 @@ class LargeParts:
     async def _small(self, scope: str, record: NewRecord) -> NewRecord:
         """The record without its long strings, which are in blobs by now."""
         data, long = taken_out(record.data, LARGE)
+        if not long:  # many short ones
+            return record
         put: set[str] = set()
         for one, raw in long:
             if one.blob not in put:  # a picture stands in our part and in the provider's item

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from backstory.errors import InvalidInput
+from backstory.quick import quick
 from backstory.records import NewRecord, Record
 
 DEFAULT_SCOPE = "default"
@@ -39,6 +40,7 @@ class SessionId:
         return self.key if self.scope == DEFAULT_SCOPE else f"{self.scope}/{self.key}"
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
     """Where a log ends. `seq` 0: there is no such session. `at` is the stamp of the last record.
@@ -52,6 +54,7 @@ class Head:
     at: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
     """The right to run a turn. `fence` grows with every new holder; `expires` is on the store's clock."""
@@ -62,6 +65,7 @@ class Lease:
     expires: float
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseRequest:
     """Who asks for a lease, and for how many seconds. `owner` names one holder, never two (process and turn)."""
@@ -76,6 +80,7 @@ class LeaseRequest:
             raise InvalidInput(f"a lease lasts a positive number of seconds, not {self.ttl}")
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Appended:
     """What an append did: the head after it, the records as they stand in the log, the lease if one was asked.
@@ -89,6 +94,7 @@ class Appended:
     repeated: bool = False
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replacement:
     """For a rewrite: one record that takes the place of the span `first` … `last`.
@@ -103,6 +109,7 @@ class Replacement:
     records: tuple[Record, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewEntry:
     """Something for whoever holds the session: a message, an interrupt, a late result, a stop.
@@ -116,6 +123,7 @@ class NewEntry:
     id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """An entry of an inbox. `position` grows from entry to entry and is never given twice in a session's life."""
@@ -127,6 +135,7 @@ class Entry:
     data: Mapping[str, Any]
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posted:
     """`repeated`: an entry of that id was waiting already, and this is it."""
@@ -135,6 +144,7 @@ class Posted:
     repeated: bool = False
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
     """Text that is being streamed: `after` is the head that it follows, `fence` the writer's.
@@ -147,6 +157,7 @@ class Draft:
     data: Mapping[str, Any]
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionInfo:
     """One line of a list of sessions. `active` is when it was last written to, on the store's clock."""
@@ -155,6 +166,7 @@ class SessionInfo:
     active: float
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionPage:
     """A part of a list, newest activity first; `cursor` fetches the next one, `None` where there is none."""
@@ -166,6 +178,7 @@ class SessionPage:
 DamageKind = Literal["torn", "zeros", "encoding", "json", "checksum", "order", "gap", "header"]
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Damage:
     """A place where a log is not what was written.
@@ -186,6 +199,7 @@ class Damage:
     kept: str | None = None
 
 
+@quick
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """What a check of one whole log found. `kept` names copies of what stood there before a repair."""
