@@ -14,6 +14,7 @@ from tests.architecture.tree import PACKAGE, Module, modules, names, ours
 # A module imports from rows above its own, and from its own folder. Units in one row do not know each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors",),
+    ("quick",),
     ("observe",),
     ("messages",),
     ("records",),

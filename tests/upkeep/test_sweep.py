@@ -92,7 +92,7 @@ class Sweeping(RuleBasedStateMachine):
         if key in self.said:
             session = Session(self.store, SessionId(key=key))
             self.run(session.refresh())
-            start = session.view.head + 1
+            start = session.next_seq() + 2  # where the next turn begins: after the cut, and a snapshot
             self.run(
                 session.append([NewRecord(kind="cut", data={"start": start, "why": "new", "anew": True})])
             )
