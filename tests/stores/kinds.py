@@ -61,6 +61,22 @@ def connections(server: PostgresServer | RedisServer) -> int:
         return len(client.client_list()) - 1
 
 
+def clients(server: PostgresServer | RedisServer) -> list[Any]:
+    """Who they are, for whoever has to find out where one comes from."""
+    if isinstance(server, PostgresServer):
+        import psycopg
+
+        with psycopg.connect(server.url()) as conn:
+            return conn.execute(
+                "SELECT application_name, state, backend_start, state_change, query FROM pg_stat_activity "
+                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ).fetchall()
+    from redis import Redis
+
+    with Redis.from_url(server.url()) as client:
+        return list(client.client_list())
+
+
 @pytest.fixture(params=list(MAKERS))
 def kind(request: pytest.FixtureRequest) -> Kind:
     server = request.getfixturevalue(f"{request.param}_server")

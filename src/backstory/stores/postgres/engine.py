@@ -109,6 +109,9 @@ class PostgresEngine:
         except psycopg.Error as error:
             await conn.close()
             raise understood(error) from error
+        except asyncio.CancelledError:  # nobody else knows of it yet
+            await conn.close()
+            raise
         return conn
 
     async def _configure(self, conn: Any) -> None:
