@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import backstory
 from backstory.agent.loop_guard import LoopGuard
@@ -18,7 +20,7 @@ from backstory.errors import (
 from backstory.messages import Refusal, Text, ToolCall, assistant
 from backstory.models.base import Answer, Usage
 from backstory.models.scripted import Play, ScriptedModel, calls
-from backstory.sessions.recovery import INTERRUPTED
+from backstory.sessions.recovery import INTERRUPTED, open_calls
 from backstory.stores import InMemoryStore
 from tests.agent.turns import S, kinds, look, messages, opened, peek, play, records, scripted
 from tests.sessions.support import Counting, check_log, check_prefix, legal
@@ -494,3 +496,28 @@ async def test_nothing_is_asked_without_a_model_and_without_words():
         await bs.say("s", "x", policy="later")  # type: ignore[arg-type]
     assert await kinds(bs) == []
     assert (await bs.say("s", [Text(text="parts")])).text == "x"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4), min_size=1, max_size=4
+    ),
+    chance=st.randoms(use_true_random=False),
+)
+def test_what_a_turn_takes_for_open_is_what_its_log_leaves_open(steps, chance):
+    """Ids that come again, in one answer and in later ones, answered in any order."""
+
+    async def life():
+        bs = opened(play())
+        async with bs.turn("s", "go") as turn:
+            for ids in steps:
+                await turn.record(assistant("", *(ToolCall(id=each, name="look") for each in ids)))
+                assert turn._open() == open_calls(turn.session.view)
+                assert len(turn.open_calls) == len(ids)
+                while turn.open_calls:
+                    await turn.result(chance.choice(turn.open_calls), "seen")
+                    assert turn._open() == open_calls(turn.session.view)
+            await turn.record(assistant("done"))
+
+    asyncio.run(life())

@@ -167,9 +167,8 @@ async def restore(session: Session) -> int:
 
 async def _raw(store: Store, id: SessionId) -> AsyncIterator[list[Record]]:
     after = 0
-    while records := await plain(store).read(
-        id, after=after, limit=_PAGE
-    ):  # lines move, and nobody reads them
+    store = plain(store)  # lines move, and nobody reads them
+    while records := await store.read(id, after=after, limit=_PAGE):
         yield records
         after = records[-1].seq
 
